@@ -25,13 +25,14 @@ class CallbackThread:
         self._thread: threading.Thread | None = None
 
     def run(self, callback: Callable[[], object]) -> None:
-        """Have this called; what it raises is logged."""
-        self._todo.put(callback)
+        """Have this called; what it raises is logged. Raises RuntimeError if no thread can be started."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                    self._thread.start()
+                    thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                    thread.start()
+                    self._thread = thread
+        self._todo.put(callback)
 
     def close(self) -> None:
         """End the thread after what it has been given; does not wait for that."""

@@ -48,10 +48,11 @@ class SideThread(Generic[Work, Done]):
         return self._wake_reader
 
     def put(self, work: Work) -> None:
-        """Have something done, after what was wanted before. Does not block."""
+        """Have something done, after what was wanted before. Does not block. RuntimeError if there is no thread."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
         self._work.put(work)
 
     def take(self) -> list[Done]:

@@ -312,6 +312,42 @@ def test_a_thread_that_a_callback_has_ended_closes_once_and_none_follows(start, 
     assert "SystemExit(3)" in str(session.liveness.failure)
 
 
+def fail_to_start(_):
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_client_that_no_thread_can_be_started_for_is_refused_and_hangs_up(monkeypatch):
+    connection = FakeConnection(welcome())
+    session = Session(monkeypatch, connection)
+    monkeypatch.setattr(threading.Thread, "start", fail_to_start)
+    with pytest.raises(ConnectionFailed, match="no thread for a client's connection: can't start new thread"):
+        session.begin()
+    assert connection.is_closed
+
+
+def test_a_callback_that_would_wait_for_what_cannot_come_is_told_and_the_rest_comes(start, monkeypatch):
+    connection = FakeConnection(welcome())
+    session = start(connection)
+    seen = []
+
+    def react(effect):
+        if seen:
+            seen.append("the rest")
+            return
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail_to_start)
+            try:
+                session.io_thread.step_aside()
+            except ConnectionFailed as error:
+                seen.append(str(error))
+        connection.say(StoreOffers())
+
+    session.reactor.react = react
+    connection.say(StoreOffers())
+    until(lambda: len(seen) == 2)
+    assert seen[0].endswith("can't start new thread")
+
+
 def test_other_threads_step_aside_at_no_cost(start):
     session = start(FakeConnection(welcome()))
     threads = threading.active_count()

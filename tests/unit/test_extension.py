@@ -76,6 +76,21 @@ def test_callbacks_are_called_in_order_on_one_thread_whatever_they_raise(caplog:
     assert "ZeroDivisionError" in caplog.text
 
 
+def test_callbacks_whose_thread_could_not_be_started_have_one_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    callbacks, called = CallbackThread("test-callbacks"), threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError):
+            callbacks.run(called.set)
+    assert not called.is_set()
+    callbacks.run(called.set)
+    assert called.wait(10)
+    callbacks.close()
+
+
 def test_only_small_values_are_pickled_to_be_part_of_a_message() -> None:
     assert pickled_if_small([1, 2]) is not None
     assert pickled_if_small(bytes(1 << 20)) is None

@@ -35,6 +35,18 @@ def test_what_nobody_expected_is_told_and_the_next_is_done(thread):
     assert taken(thread, 3) == [1, "-2: -2 is less than nothing", 3]
 
 
+def test_a_thread_that_could_not_be_started_is_started_for_the_next(thread, monkeypatch):
+    def fail(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError):
+            thread.put(1)
+    thread.put(2)
+    assert taken(thread, 1) == [2]
+
+
 def test_what_fits_is_done_together_and_the_rest_later():
     groups, may_begin = [], threading.Event()
 

@@ -8,6 +8,7 @@ connection is lost for good all that is pending fails.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import Any, Protocol
@@ -74,14 +75,25 @@ class IOThread:
         self._handing_over = threading.Lock()
 
     def start(self, reactor: Reactor) -> None:
-        """Begin; to be called once."""
+        """Begin; to be called once. Raises `ConnectionFailed`, and has hung up, if there is no thread for it."""
         self._reactor = reactor
-        self._start_thread(reactor)
+        try:
+            self._start_thread(reactor)
+        except ConnectionFailed:
+            self._end(None)
+            raise
 
     def step_aside(self) -> None:
-        """The calling thread may be going to block: if it is the I/O thread, another one is from now on."""
+        """The calling thread may be going to block: if it is the I/O thread, another one is from now on.
+
+        Raises `ConnectionFailed` if there is none, unless the interpreter ends: nothing would come any more.
+        """
         if threading.get_ident() == self._ident and self._reactor is not None and not self._is_closing:
-            self._start_thread(self._reactor)
+            try:
+                self._start_thread(self._reactor)
+            except ConnectionFailed:
+                if not _interpreter_ends():
+                    raise
 
     def pass_callback(self, patience: float) -> str | None:
         """The calling thread needs the connection: if the I/O thread is in a callback of the user's that does not end
@@ -98,7 +110,10 @@ class IOThread:
             if self._calling_since != since or self._is_closing:
                 return None
             passed = callback_in(ident)
-            self._start_thread(self._reactor)
+            try:
+                self._start_thread(self._reactor)
+            except ConnectionFailed:
+                return None
             return passed
 
     def close(self, linger: float = 1.0) -> None:
@@ -111,13 +126,14 @@ class IOThread:
 
     def _start_thread(self, reactor: Reactor) -> None:
         name = f"scaler-client-{self._connector.address}"
-        before, ident, self._ident = self._thread, self._ident, 0
-        self._calling_since = None
+        before = self._thread, self._ident, self._calling_since
+        self._ident, self._calling_since = 0, None
         self._thread = threading.Thread(target=self._run, args=(reactor,), name=name, daemon=True)
         try:
             self._thread.start()
-        except RuntimeError:  # the interpreter is ending
-            self._thread, self._ident = before, ident
+        except RuntimeError as error:
+            self._thread, self._ident, self._calling_since = before
+            raise ConnectionFailed(f"there is no thread for a client's connection: {error}") from error
 
     def _run(self, reactor: Reactor) -> None:
         thread = threading.current_thread()
@@ -132,7 +148,7 @@ class IOThread:
         finally:
             self._end(thread)
 
-    def _end(self, thread: threading.Thread) -> None:
+    def _end(self, thread: threading.Thread | None) -> None:
         """A thread ends: unless another one has gone on, the connection is closed, and none will go on."""
         with self._handing_over:
             if self._thread is not thread:
@@ -208,3 +224,8 @@ class IOThread:
             if effects:
                 reactor.carry_out(effects)
             reactor.fail(self._driver.abandon(), error)
+
+
+def _interpreter_ends() -> bool:
+    """It starts no threads any more, since Python 3.12 a moment before it says so itself."""
+    return sys.is_finalizing() or getattr(threading, "_SHUTTING_DOWN", False)
