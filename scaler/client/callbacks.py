@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 #: where the standard futures say that a callback has failed
@@ -38,8 +40,18 @@ class _CallbackCollector(threading.local):
         self._inside -= 1
         if not self._inside and self._calls:
             calls, self._calls = self._calls, []
-            for call in calls:
-                call()
+            _call_all(iter(calls))
+
+
+def _call_all(calls: Iterator[Callable[[], None]]) -> None:
+    """Call each, whatever the others raise; the first of that is raised at the end."""
+    try:
+        for call in calls:
+            call()
+    except BaseException:
+        with contextlib.suppress(BaseException):
+            _call_all(calls)
+        raise
 
 
 callbacks_collected = _CallbackCollector()
@@ -48,18 +60,19 @@ callbacks_collected = _CallbackCollector()
 def call_back(future: concurrent.futures.Future[Any]) -> None:
     """Call what was added to a future that has ended. What it raises is logged, also what would end a thread of ours.
 
-    Ctrl-C is the user's, and so is the end of the main thread: they are raised.
+    Ctrl-C is the user's, and so is the end of the main thread: they are raised when all were called.
     """
-    for callback in future._done_callbacks:  # type: ignore[attr-defined]
-        try:
-            callback(future)
-        except BaseException as error:
-            if (
-                isinstance(error, (KeyboardInterrupt, SystemExit))
-                and threading.current_thread() is threading.main_thread()
-            ):
-                raise
-            _log.exception("exception calling callback for %r", future)
+    callbacks = future._done_callbacks  # type: ignore[attr-defined]
+    _call_all(iter([partial(_call, callback, future) for callback in callbacks]))
+
+
+def _call(callback: Callable[[Any], object], future: concurrent.futures.Future[Any]) -> None:
+    try:
+        callback(future)
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)) and threading.current_thread() is threading.main_thread():
+            raise
+        _log.exception("exception calling callback for %r", future)
 
 
 def callback_in(ident: int) -> str:
@@ -67,7 +80,7 @@ def callback_in(ident: int) -> str:
     frame = sys._current_frames().get(ident)
     while frame is not None:
         outer = frame.f_back
-        if outer is not None and outer.f_code is call_back.__code__:
+        if outer is not None and outer.f_code is _call.__code__:
             code = frame.f_code
             return f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
         frame = outer
