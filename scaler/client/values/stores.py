@@ -52,8 +52,9 @@ class Stores:
         self._make_room = make_room
         #: held while the fields below change; the collector may run anybody's code meanwhile
         self._lock = threading.RLock()
-        #: held by the thread that looks for a store
-        self._looking = threading.Lock()
+        #: held by the thread that looks for a store; a finaliser that comes meanwhile may send a large value, too
+        self._looking = threading.RLock()
+        self._is_looking = False
         self._place: Place | None = None
         #: by number of its agent: what can be read
         self._readable: dict[int, LocalStore | NetworkStore] = {}
@@ -65,7 +66,7 @@ class Stores:
     def take_answer(self, message: StoreOffers | ObjectResponse) -> None:
         """The scheduler said something of stores."""
         if isinstance(message, StoreOffers):
-            self._is_better_offered = not self._looking.locked()
+            self._is_better_offered = not self._is_looking
         self._questions.answer(message)
 
     def renew(self, kept: bool) -> None:
@@ -209,18 +210,27 @@ class Stores:
         with self._looking:
             if self._place is not None and self._place is not place:
                 return self._place
-            deadline = time.monotonic() + PATIENCE
-            self._is_better_offered = False
-            session = self._driver.session
-            while True:
-                generation, number = session.generation, self._driver.welcome.number
-                readable = self._ask_for_stores(deadline, is_patient)
-                with self._lock:
-                    if generation != session.generation:
-                        continue
-                    self._readable = {**readable, **{a: r for a, r in self._readable.items() if a not in readable}}
-                    self._place = next((Place(a, r, number, generation) for a, r in readable.items()), None)
-                    return self._place
+            was_looking, self._is_looking = self._is_looking, True
+            try:
+                return self._look(place, is_patient)
+            finally:
+                self._is_looking = was_looking
+
+    def _look(self, before: Place | None, is_patient: bool) -> Place | None:
+        deadline = time.monotonic() + PATIENCE
+        self._is_better_offered = False
+        session = self._driver.session
+        while True:
+            generation, number = session.generation, self._driver.welcome.number
+            readable = self._ask_for_stores(deadline, is_patient)
+            with self._lock:
+                if self._place is not None and self._place is not before:
+                    return self._place  # found in this thread, by a finaliser that has sent something meanwhile
+                if generation != session.generation:
+                    continue
+                self._readable = {**readable, **{a: r for a, r in self._readable.items() if a not in readable}}
+                self._place = next((Place(a, r, number, generation) for a, r in readable.items()), None)
+                return self._place
 
     def _ask_for_stores(self, deadline: float, is_patient: bool) -> dict[int, LocalStore | NetworkStore]:
         """The stores that can be used, by number of their agents: directories of this host, else others."""
