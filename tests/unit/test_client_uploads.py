@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -446,3 +447,33 @@ def test_a_value_of_many_buffers_is_looked_at_in_a_moment(host):
     assert time.process_time() - began < 2.0, "it was a minute"
     assert host.driver.released == []
     assert len(value) == 5_000
+
+
+def test_a_value_may_be_sent_by_the_same_thread_while_it_looks_for_a_store(host):
+    answer, kept = host.answer, []
+
+    def answer_and_interrupt(message):
+        if isinstance(message, StoreRequest) and not kept:
+            kept.append(None)  # the collector runs a finaliser, say, that sends a large value
+            kept[0] = host.keep(np.ones(100_000))
+        yield from answer(message)
+
+    host.driver.scheduler = answer_and_interrupt
+    thread = threading.Thread(target=lambda: kept.append(host.keep(np.zeros(100_000))), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert host.driver.announced == [value.id for value in kept]
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_an_object_whose_pickler_ends_its_thread_keeps_no_other_from_being_restored(host, error):
+    def fail():
+        raise error
+
+    first, second = host.keep(np.arange(100_000)), host.keep(np.ones(100_000))
+    objects = [ev.Announce(first.id, b"", source=fail), ev.Announce(second.id, b"", source=lambda: pack(second.value))]
+    told = []
+    host.driver.tell = lambda *events: told.extend(events)
+    host.values.restore(objects)
+    assert [(event.id, event.announce is None) for event in told] == [(first.id, True), (second.id, False)]

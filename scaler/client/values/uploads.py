@@ -67,7 +67,7 @@ class Uploads:
             try:
                 written = self._stores.write(announce.id, announce.source(), f"object {announce.id}")
                 made = written.announce(announce.source) if written is not None else None
-            except Exception:
+            except BaseException:  # of a finaliser or a pickler of the user's, say
                 pass  # rows that need it are told when they ask
             self._driver.tell(ev.Restored(announce.id, made))
 
