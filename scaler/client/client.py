@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -16,6 +16,7 @@ from scaler.client.reference import ObjectRef
 from scaler.client.submitting.map_sending import items_of
 from scaler.client.surroundings import Cluster, target_of
 from scaler.common import advance, dashboards
+from scaler.common.renewed_lock import RenewedLock
 from scaler.compatibility.client_arguments import (
     IN_ORDER,
     ClientArguments,
@@ -398,7 +399,9 @@ def parts_of(client: Client) -> tuple[ClientParts, Options]:
 
 
 _shared: dict[tuple[int, str, Any], Client] = {}
-_shared_lock = threading.Lock()
+#: for each of these: held by who connects it, so that one scheduler that is not there holds no other client up
+_connecting: defaultdict[tuple[int, str, Any], RenewedLock] = defaultdict(RenewedLock)
+_connecting_lock = RenewedLock()
 
 
 def shared_client(address: str, serializer: AnySerializer | None = None, reconnect: float = RECONNECT) -> Client:
@@ -409,7 +412,9 @@ def shared_client(address: str, serializer: AnySerializer | None = None, reconne
     that had it.
     """
     key = (os.getpid(), address, key_of(serializer))
-    with _shared_lock:
+    with _connecting_lock.lock:
+        connecting = _connecting[key]
+    with connecting.lock:
         client = _shared.get(key)
         if client is None or client._parts.liveness.is_lost:
             timeout = None if context.surroundings() is None else reconnect

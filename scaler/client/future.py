@@ -27,6 +27,7 @@ from typing import Any, Protocol
 from scaler.client.callbacks import call_back, callbacks_collected
 from scaler.client.waiters import Waiters
 from scaler.common.interrupts import wait_in_steps
+from scaler.common.renewed_lock import RenewedLock
 from scaler.errors import ObjectLost
 from scaler.graph import RemoteValue
 from scaler.serialize.payload import SCALARS
@@ -43,7 +44,7 @@ class _Condition(threading.Condition):
     __exit__ = property(attrgetter("_lock.__exit__"))
 
 
-_first_look = threading.Lock()
+_first_look = RenewedLock()
 _LAZY: dict[str, Callable[[Future], Any]] = {
     "_condition": lambda _: _Condition(),
     "_waiters": lambda future: Waiters(future),
@@ -146,7 +147,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         make = _LAZY.get(name)
         if make is None:
             raise AttributeError(name)
-        with _first_look:
+        with _first_look.lock:
             made = self.__dict__.setdefault(name, make(self))
             self._watched = True
         if name == "_condition" and self._state in (PENDING, RUNNING):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from scaler.client import Client
 from scaler.client.client import parts_of
 from scaler.cluster.combo import SchedulerClusterCombo
+from scaler.common.renewed_lock import RenewedLock
 from scaler.serialize.call import AnySerializer, key_of
 
-_lock = threading.Lock()
+_lock = RenewedLock()
 #: the process, its cluster, and the client of each serializer
 _mine: tuple[int, SchedulerClusterCombo, dict[Any, Client]] | None = None
 
@@ -25,7 +25,7 @@ def client(n_workers: Callable[[], int | None] = lambda: None, serializer: AnySe
     until the cluster is up.
     """
     global _mine
-    with _lock:
+    with _lock.lock:
         mine = _mine
         if mine is None or mine[0] != os.getpid() or not _is_of_use(mine[1], mine[2].values()):
             mine = os.getpid(), SchedulerClusterCombo(n_workers=n_workers()), {}
@@ -39,11 +39,3 @@ def client(n_workers: Callable[[], int | None] = lambda: None, serializer: AnySe
 
 def _is_of_use(cluster: SchedulerClusterCombo, clients: Iterable[Client]) -> bool:
     return cluster.is_running and not any(parts_of(client)[0].liveness.is_lost for client in clients)
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -6,8 +6,9 @@ It is of no use any more once a client connects, or a local cluster is started t
 from __future__ import annotations
 
 import atexit
-import threading
 from typing import Protocol
+
+from scaler.common.renewed_lock import RenewedLock
 
 
 class Advance(Protocol):
@@ -17,7 +18,7 @@ class Advance(Protocol):
         """End it. Nothing if it has ended, or belongs to the process that this one was forked from."""
 
 
-_lock = threading.Lock()
+_lock = RenewedLock()
 _begun: Advance | None = None
 _is_late = False
 
@@ -30,7 +31,7 @@ def is_late() -> bool:
 def begin(advance: Advance) -> None:
     """Keep what was begun until somebody takes it. It is ended if that is never to be."""
     global _begun, _is_late
-    with _lock:
+    with _lock.lock:
         is_of_use, _is_late = not _is_late, True
         if is_of_use:
             _begun = advance
@@ -43,7 +44,7 @@ def begin(advance: Advance) -> None:
 def take() -> Advance | None:
     """What was begun, if something was, for the first who asks."""
     global _begun, _is_late
-    with _lock:
+    with _lock.lock:
         begun, _begun, _is_late = _begun, None, True
     return begun
 

@@ -1,6 +1,7 @@
 """What a client shows to its users, to its futures, and to its views."""
 
 import inspect
+import os
 import re
 import threading
 from types import SimpleNamespace
@@ -10,9 +11,10 @@ import pytest
 from simulator.scripted import task
 
 from scaler.client import Client, ObjectRef
+from scaler.client import client as client_module
 from scaler.client import future as future_module
 from scaler.client import reference as reference_module
-from scaler.client.client import _View, parts_of
+from scaler.client.client import _View, parts_of, shared_client
 from scaler.client.core import events as ev
 from scaler.client.core.options import Options
 from scaler.client.future import Future, FutureOwner, StoredValue
@@ -150,3 +152,36 @@ def test_what_was_told_and_not_said_yet_is_given_up_like_all_else():
         assert driver.abandon() == [token]
     driver.flush()
     assert [type(message) for message in line.said] == [ObjectRelease]
+
+
+def test_a_scheduler_that_is_not_there_keeps_no_other_waiting_and_no_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_asked, is_over = threading.Event(), threading.Event()
+
+    def connect(address: str, **options: object) -> SimpleNamespace:
+        if address == "tcp://dead:1":
+            is_asked.set()
+            is_over.wait(20)
+        return SimpleNamespace(address=address, _parts=SimpleNamespace(liveness=Liveness()))
+
+    monkeypatch.setattr(client_module, "Client", connect)
+    monkeypatch.setattr(client_module, "_shared", {})
+    first = threading.Thread(target=shared_client, args=("tcp://dead:1",))
+    first.start()
+    is_asked.wait(20)
+    others = [threading.Thread(target=shared_client, args=(f"tcp://good:{port}",)) for port in (1, 2)]
+    others[0].start()
+    others[0].join(20)
+    child = os.fork()
+    if not child:
+        is_over.set()
+        others[1].start()
+        shared_client("tcp://dead:1")
+        others[1].join(20)
+        os._exit(others[1].is_alive())
+    is_waiting = others[0].is_alive()
+    is_over.set()
+    first.join(20)
+    assert not is_waiting
+    assert os.waitpid(child, 0)[1] == 0

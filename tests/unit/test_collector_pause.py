@@ -1,4 +1,5 @@
 import gc
+import os
 import threading
 
 import pytest
@@ -58,3 +59,24 @@ def test_blocks_of_several_threads_overlap():
     for thread in threads:
         thread.join(20)
     assert gc.isenabled()
+
+
+def test_a_child_that_is_forked_meanwhile_collects():
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with collector_paused:
+            inside.set()
+            leave.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait(20)
+    child = os.fork()
+    if not child:
+        with collector_paused:
+            is_paused = not gc.isenabled()
+        os._exit(not (is_paused and gc.isenabled()))
+    leave.set()
+    thread.join(20)
+    assert os.waitpid(child, 0)[1] == 0

@@ -15,6 +15,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from scaler.client import future as future_module
 from scaler.client.callbacks import callbacks_collected
 from scaler.client.future import Future, fulfil_all
 from scaler.client.values.stored_results import StoredResult
@@ -68,6 +69,41 @@ def test_callbacks_are_called_when_all_that_came_together_has_ended() -> None:
         futures[2].mark_cancelled()
         assert seen == []
     assert seen == [[True] * 3] * 3
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_a_callback_on_the_main_thread_raises_is_raised_when_all_were_called(error: type[BaseException]) -> None:
+    futures = [Future(Mock()) for _ in range(3)]
+    called: list[Future] = []
+
+    def fail(future: Future) -> None:
+        called.append(future)
+        raise error(futures.index(future))
+
+    for future in futures:
+        future.add_done_callback(fail)
+        future.add_done_callback(called.append)
+    with pytest.raises(error, match="0"), callbacks_collected:
+        fulfil_all(futures, range(3))
+    assert called == [each for future in futures for each in (future, future)]
+
+
+def test_the_handler_of_a_signal_may_look_at_a_future_that_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    future, make = Future(Mock()), future_module._LAZY["_condition"]
+    called: list[Future] = []
+
+    def interrupted(future: Future) -> threading.Condition:
+        monkeypatch.setitem(future_module._LAZY, "_condition", make)
+        future.add_done_callback(called.append)
+        return make(future)
+
+    monkeypatch.setitem(future_module._LAZY, "_condition", interrupted)
+    thread = threading.Thread(target=future.add_done_callback, args=(called.append,), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    future.fulfil(1)
+    assert called == [future, future]
 
 
 @pytest.mark.parametrize("ends", [lambda future: future.fail(KeyError(1)), lambda future: future.mark_cancelled()])

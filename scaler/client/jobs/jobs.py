@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from scaler.client.jobs.submission import Submission
 from scaler.client.lifetime import Lifetime
 from scaler.client.parts import ClientParts
 from scaler.client.values.value_codec import ValueCodec
+from scaler.common.renewed_lock import RenewedLock
 from scaler.errors import ConnectionFailed
 from scaler.graph import from_tuples
 from scaler.serialize import payload as pickling
@@ -81,7 +81,7 @@ class Jobs:
 def jobs_of(parts: ClientParts) -> Jobs:
     """The durable jobs of a client, one for all its views."""
     parts.liveness.check()
-    with _lock:
+    with _lock.lock:
         jobs = _of_clients.get(parts.lifetime)
         if jobs is None:
             new_session = partial(JobSession, str(parts.address), parts.security, parts.patience)
@@ -91,7 +91,7 @@ def jobs_of(parts: ClientParts) -> Jobs:
 
 
 _of_clients: weakref.WeakKeyDictionary[Lifetime, Jobs] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = RenewedLock()
 
 
 def _named(name: str | None, what: str) -> str:

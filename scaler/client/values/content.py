@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from scaler.common.buffers import address_of, checksums, equal
+from scaler.common.renewed_lock import RenewedLock
 from scaler.serialize.outofband import Packed
 from scaler.store.unchanged import Watch, available
 
@@ -193,7 +193,7 @@ class _Memory:
 
 
 #: a watch is asked by one thread at a time
-_watching = threading.RLock()
+_watching = RenewedLock()
 #: by address and size; values often share their memory, and only one can watch it
 _watches: weakref.WeakValueDictionary[tuple[int, int], Watch] = weakref.WeakValueDictionary()
 
@@ -203,7 +203,7 @@ def _watch(buffer: memoryview) -> Watch | None:
     if not available():
         return None
     place = address_of(buffer), buffer.nbytes
-    with _watching:
+    with _watching.lock:
         watch = _watches.get(place)
         if watch is None or not watch.unchanged():
             if len(_watches) >= MAX_WATCHES:
@@ -216,7 +216,7 @@ def _watch(buffer: memoryview) -> Watch | None:
 
 
 def _is_unchanged(watch: Watch) -> bool:
-    with _watching:
+    with _watching.lock:
         return watch.unchanged()
 
 
