@@ -49,8 +49,9 @@ def worker_slot_lent() -> Iterator[None]:
     if context.current() is None:
         yield
         return
-    context.blocked()
+    wait = object()
     try:
+        context.blocked(wait)
         yield
     finally:
-        context.unblocked()
+        context.unblocked(wait)

@@ -96,24 +96,21 @@ class Forwarding:
 
     def _answer(self, sock: socket.socket) -> tuple[bytes, bytes]:
         """What became of the call; meanwhile its words go on to the agent."""
-        waits = False
+        wait = object()
         try:
             while True:
                 try:
                     kind, body = frames.receive(sock)
                 except (OSError, EOFError):
                     _end("the process with the session has ended")
-                if kind == frames.BLOCKED and not waits:
-                    waits = True
-                    context.blocked()
-                elif kind == frames.UNBLOCKED and waits:
-                    waits = False
-                    context.unblocked()
-                elif kind not in (frames.BLOCKED, frames.UNBLOCKED):
+                if kind == frames.BLOCKED:
+                    context.blocked(wait)
+                elif kind == frames.UNBLOCKED:
+                    context.unblocked(wait)
+                else:
                     return kind, body
         finally:
-            if waits:
-                context.unblocked()
+            context.unblocked(wait)
 
 
 def _value(said: Any, name: str) -> Any:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from scaler.common.interrupts import Uninterrupted
 from scaler.protocol import error_record
 from scaler.protocol.codes import INLINE_LIMIT
 from scaler.serialize.call import AnySerializer
@@ -56,9 +57,9 @@ class _Worker:
         self.give_back = give_back
         #: rows that run inside the wait of another one, innermost last
         self.inline: list[TaskContext] = []
-        self.lock = threading.Lock()
-        #: calls of `blocked` without their `unblocked`
-        self.blocked = 0
+        self.lock = threading.RLock()
+        #: what `blocked` was told, without their `unblocked`
+        self.waits: set[object] = set()
 
 
 _worker: _Worker | None = None
@@ -156,14 +157,23 @@ def is_beside_task() -> bool:
     return worker is not None and threading.get_ident() != worker.main and innermost() is not None
 
 
-def blocked() -> None:
-    """Tell the agent that this worker waits, from the first caller on; thread-safe, nothing outside of workers."""
-    _count(1)
+def blocked(wait: object) -> None:
+    """Tell the agent that this worker waits, from the first of its waits on, each of which is an object of its own.
+
+    Thread-safe; nothing outside of workers.
+    """
+    _change(lambda waits: waits.add(wait))
 
 
-def unblocked() -> None:
-    """Take back one `blocked`; the last one tells the agent."""
-    _count(-1)
+def unblocked(wait: object) -> None:
+    """This wait has ended, if it was told of; the last one tells the agent."""
+    _change(lambda waits: waits.discard(wait))
+
+
+def end_waits() -> None:
+    """The row has ended: what it has left waiting, in threads or by an exception, holds nothing up."""
+    if _worker is not None and _worker.waits:
+        _change(lambda waits: waits.clear())
 
 
 def give_back_unbegun() -> None:
@@ -175,16 +185,16 @@ def give_back_unbegun() -> None:
         _worker.give_back()
 
 
-def _count(change: int) -> None:
+def _change(change: Callable[[set[object]], None]) -> None:
     worker = _worker
     if worker is None:
         return
-    with worker.lock:
-        before, worker.blocked = worker.blocked, worker.blocked + change
-        if not before:
-            worker.send(Blocked())
-        elif not worker.blocked:
-            worker.send(Unblocked())
+    with Uninterrupted(), worker.lock:  # no handler leaves the agent with another belief
+        waits = worker.waits
+        was_waiting = bool(waits)
+        change(waits)
+        if bool(waits) != was_waiting:
+            worker.send(Blocked() if waits else Unblocked())
 
 
 @contextlib.contextmanager

@@ -269,6 +269,7 @@ class RowRunner:
             except BaseException as error:  # of the user's row, or IndexError since there are no more
                 if self._is_forked:
                     _end_of_fork(error)
+                context.end_waits()
                 if self._ledger.settle(error):
                     failed = True
                     self._results.take_back()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.runner import ARGUMENTS, BATCH, CLIENT, FUNCTION, Agent
+from support.signals_at import signals_at_each_point
 
 from scaler.errors import SerializationError
 from scaler.protocol.messages import (
@@ -361,12 +362,48 @@ def test_an_inline_row_runs_as_its_own_task(agent: Agent) -> None:
 
 
 def test_blocked_is_said_once_however_many_wait(agent: Agent) -> None:
-    context.blocked()
-    context.blocked()
-    context.unblocked()
+    one, other = object(), object()
+    context.blocked(one)
+    context.blocked(other)
+    context.unblocked(one)
     assert list(map(type, agent.sent)) == [wm.Blocked]
-    context.unblocked()
+    context.unblocked(other)
+    context.unblocked(one)
     assert list(map(type, agent.sent)) == [wm.Blocked, wm.Unblocked]
+
+
+def test_a_signal_at_any_point_of_a_wait_leaves_the_agent_with_what_is_so(agent: Agent) -> None:
+    wait = object()
+
+    def waits() -> None:
+        try:
+            context.blocked(wait)
+        finally:
+            context.unblocked(wait)
+
+    def is_told() -> None:
+        context.unblocked(wait)  # as the end of the row does
+        told = list(map(type, agent.sent))
+        assert told == [wm.Blocked, wm.Unblocked] * (len(told) // 2)
+
+    assert signals_at_each_point(waits, is_told) > 100
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_row_has_left_waiting_ends_with_it(agent: Agent, fails: bool) -> None:
+    wait = object()
+
+    def function(x: int) -> int:
+        context.blocked(wait)
+        return 1 // (not fails)
+
+    agent.runner._inputs._functions[FUNCTION] = (function, None)
+    agent.hand_out(1, b"", range(1), arguments=[(0,)])
+    agent.run()
+    context.unblocked(wait)  # too late
+    assert [type(said) for said in agent.sent if isinstance(said, (wm.Blocked, wm.Unblocked, wm.Results))] == [
+        wm.Blocked, wm.Unblocked, wm.Results
+    ]  # fmt: skip
 
 
 def in_row(agent: Agent, row: int, act: Callable[[], None]) -> Callable[[int], int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scaler.client.core import events as ev
@@ -69,7 +70,7 @@ class NestedWaits:
         context.give_back_unbegun()
         claim = self._claims.open(token)
         claim.is_refused = task.depth >= MAX_DEPTH or self._claims_cost_more(task)
-        is_blocked = False
+        wait, is_blocked = object(), False
         claims, ran = 0, 0.0
         try:
             while not is_done() and self._liveness.failure is None:
@@ -85,7 +86,7 @@ class NestedWaits:
                     self._driver.tell(ev.Claim(token))
                 if claim.is_refused and not claim.is_asked and not is_blocked:
                     is_blocked = True
-                    context.blocked()
+                    context.blocked(wait)
                 if not claim.granted and not is_done():
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
@@ -95,7 +96,7 @@ class NestedWaits:
             for claimed in self._claims.close(token):
                 self._claimed_rows.resubmit(claimed)
             if is_blocked:
-                context.unblocked()
+                context.unblocked(wait)
             elif claims:
                 _, before = self._short_claims_of(task)
                 self._short_claims[task.depth] = task.row, before + claims if ran < claims * SHORT else 0
@@ -115,16 +116,18 @@ class NestedWaits:
         """
         if not context.is_beside_task():
             return _nothing
-        context.blocked()
-        return context.unblocked
+        wait = object()
+        context.blocked(wait)
+        return partial(context.unblocked, wait)
 
     def prepare_to_block(self, future: Future) -> None:
         """Somebody is going to wait in a way that can't be helped, as `concurrent.futures.wait` does."""
         self.step_aside()
         note_event_loop()
         if context.innermost() is not None:
-            context.blocked()
-            future.add_done_callback(lambda _: context.unblocked())
+            wait = object()
+            context.blocked(wait)
+            future.add_done_callback(lambda _: context.unblocked(wait))
 
     def _run_claimed(self, claimed: ev.ClaimGranted, outer: TaskContext) -> None:
         """Run a row that was claimed, in this thread, and resolve its token."""
