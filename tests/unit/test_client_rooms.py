@@ -1,5 +1,6 @@
 """What a client shows to its users, to its futures, and to its views."""
 
+import contextlib
 import inspect
 import os
 import re
@@ -22,6 +23,7 @@ from scaler.client.io.driver import SessionDriver
 from scaler.client.io.wakeup import Wakeup
 from scaler.client.liveness import Liveness
 from scaler.client.reference import ObjectOwner
+from scaler.client.waiting.cancellations import Cancellations
 from scaler.client.waiting.owner import ClientOwner
 from scaler.protocol.messages import ObjectRelease
 
@@ -185,3 +187,18 @@ def test_a_scheduler_that_is_not_there_keeps_no_other_waiting_and_no_child(
     first.join(20)
     assert not is_waiting
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_a_cancellation_that_is_over_costs_later_results_nothing(error: type[BaseException] | None) -> None:
+    def tell(event: ev.Event) -> None:
+        if error is not None:
+            raise error
+        future.mark_cancelled()
+        cancellations.answer([future])
+
+    future, cancellations = Future(Mock()), Cancellations(Mock(tell=tell))
+    with contextlib.suppress(KeyboardInterrupt):
+        cancellations.cancel([future], False)
+    assert future.cancelled() == (error is None)
+    assert cancellations.waits == []

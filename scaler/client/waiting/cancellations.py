@@ -38,9 +38,9 @@ class Cancellations:
 
     def __init__(self, driver: SessionDriver) -> None:
         self._driver = driver
-        #: held by threads that begin to wait
-        self._lock = threading.Lock()
-        #: those that have not ended, or not long ago
+        #: held by threads that begin to wait or have done so; a signal's handler may cancel, too
+        self._lock = threading.RLock()
+        #: those of threads that wait now; replaced, never changed
         self.waits: list[_Wait] = []
 
     def cancel(self, futures: Iterable[Future], force: bool) -> None:
@@ -55,11 +55,15 @@ class Cancellations:
 
     def _cancel(self, futures: list[Future], force: bool, patience: float) -> None:
         wait = _Wait(futures)
-        with self._lock:
-            self.waits = [*(other for other in self.waits if other.left), wait]
-        wait.end([future for future in wait.left.copy().values() if future.done()])
-        self._driver.tell(ev.Cancel(futures, force))
-        wait.is_over.wait(patience)
+        try:
+            with self._lock:
+                self.waits = [*self.waits, wait]
+            wait.end([future for future in wait.left.copy().values() if future.done()])
+            self._driver.tell(ev.Cancel(futures, force))
+            wait.is_over.wait(patience)
+        finally:  # each result that comes looks at all of them
+            with self._lock:
+                self.waits = [other for other in self.waits if other is not wait]
 
     def abandon(self, futures: Iterable[Future]) -> None:
         """`cancel` what an interrupted thread has waited for, also if it runs: blocks for a moment at most."""
