@@ -389,6 +389,19 @@ def test_what_no_scheduler_says_ends_the_session_whoever_hears_it(start, nonsens
     assert isinstance(error, ScalerError)
 
 
+def test_what_has_ended_before_what_no_scheduler_says_has_ended(start):
+    connection = FakeConnection(welcome())
+    session = start(connection)
+    session.submit(10)
+    with session.driver.lock:  # both are received at once
+        connection.say(ended(10))
+        connection.say(task(1, 1))
+    until(lambda: session.reactor.failed)
+    assert ev.Resolve in session.reactor.kinds
+    ((tokens, _),) = session.reactor.failed
+    assert tokens == []
+
+
 @pytest.mark.skipif(not IS_POSSIBLE, reason="needs epoll")
 def test_what_takes_long_is_left_to_the_io_thread(start):
     connection = FakeConnection(welcome())

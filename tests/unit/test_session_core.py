@@ -11,6 +11,7 @@ from scaler.client.core import events as ev
 from scaler.client.core import lineage
 from scaler.client.core.session import SessionCore
 from scaler.client.core.unanswered import UnansweredRequests
+from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -602,6 +603,17 @@ def test_stored_results_are_no_failures_of_a_graph() -> None:
     session.do(ev.Submit(graph(10, [[], [0]], [1]), [None, Token()], group=group))
     assert messages(session.hear(ended(10, 1, 2, STORED))) == []
     assert session.core.pending.by_id == {}
+
+
+@pytest.mark.parametrize("outcome", [VALUES_EACH, VALUES_LIST, STORED, CANCELLED])
+def test_a_row_that_nobody_wants_does_not_end_for_its_client(outcome: int) -> None:
+    session = Session()
+    session.do(ev.Submit(graph(10, [[], [0]], [1]), [None, Token()], group=ev.BatchGroup(1)))
+    with pytest.raises(ProtocolError, match="batch 10 were not all asked for"):
+        session.hear(ended(10, 0, 2, outcome))
+    with pytest.raises(ProtocolError, match="batch 10 were not all asked for"):
+        session.hear(TaskClaimResponse(spans(Spans, 0, (10, 0, 1)), Spans()))
+    assert not any(session.core.pending.by_id[10].done)
 
 
 def test_questions_about_stores_are_passed_on_both_ways() -> None:

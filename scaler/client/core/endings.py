@@ -51,10 +51,13 @@ class RowEndings:
         self._unanswered = unanswered
 
     def take_results(self, message: TaskResult) -> list[Effect]:
-        """Rows ended."""
+        """Rows ended. Raises `ProtocolError` for one that nobody wants."""
         effects: list[Effect] = []
         by_id = self._pending.by_id
-        for span in spans_of(message):
+        spans = spans_of(message)
+        for span in spans:
+            self._check_wanted(span.batch, span.lo, span.hi)
+        for span in spans:
             pending = by_id.get(span.batch)
             if pending is None or span.hi > pending.task.rows:
                 continue
@@ -81,6 +84,12 @@ class RowEndings:
                 if not group.left:
                     effects += self._end(group)
         return effects
+
+    def _check_wanted(self, batch: int, lo: int, hi: int) -> None:
+        """Schedulers keep to themselves how the rows of a graph end that nobody has asked for."""
+        pending = self._pending.by_id.get(batch)
+        if pending is not None and pending.task.form == GRAPH and None in pending.tokens_of(lo, hi):
+            raise ProtocolError(f"rows {lo} to {hi} of batch {batch} were not all asked for")
 
     def _release_doubles(self, span: SpanResult, new: list[int]) -> list[Effect]:
         """Rows that had ended before ran again, and their values are stored: those that nobody here refers to go."""
@@ -122,8 +131,10 @@ class RowEndings:
                 yield pending, lo, hi
 
     def take_claims(self, message: TaskClaimResponse) -> list[Effect]:
-        """Rows that a waiting task asked for are its own to run, or are not."""
+        """Rows that a waiting task asked for are its own to run, or are not. Raises like `take_results`."""
         effects: list[Effect] = []
+        for _, batch, lo, hi in message.granted:
+            self._check_wanted(batch, lo, hi)
         for pending, lo, hi in self._known_spans(message.granted):  # none of a batch that ends meanwhile
             for row in range(lo, hi):
                 tokens = pending.tokens_of(row, row + 1)

@@ -156,7 +156,7 @@ class Transmit:
 
 @record
 class Resolve:
-    """The rows of these tokens ended; a token of None is nobody's."""
+    """The rows of these tokens ended."""
 
     tokens: Sequence[Any]
     span: SpanResult
@@ -165,14 +165,14 @@ class Resolve:
 
 @record
 class RowsBegun:
-    """The rows of these tokens have run for a while."""
+    """The rows of these tokens have run for a while; a token of None is nobody's."""
 
     tokens: Sequence[Any]
 
 
 @record
 class CancelRefused:
-    """A cancellation was refused: the rows of these tokens run."""
+    """A cancellation was refused: the rows of these tokens run; a token of None is nobody's."""
 
     tokens: Sequence[Any]
 

@@ -220,8 +220,9 @@ class SessionDriver:
         self._effects[:0] = effects
 
     def _take(self, messages: list[Message]) -> None:
+        for message in messages:  # one by one: if one is refused, what those before it have ended has ended
+            self._handle((ev.Arrived(message),))
         if messages:
-            self._handle(map(ev.Arrived, messages))
             self._line.acknowledge()
 
     def _flush(self) -> None:

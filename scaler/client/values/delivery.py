@@ -26,34 +26,30 @@ class ResultDelivery:
         self._stored_results = stored_results
 
     def deliver(self, tokens: Sequence[Any], span: SpanResult, task: Task) -> None:
-        """Rows ended: fulfil their futures, or tell the token that stands for all of them; None is nobody's."""
+        """Rows ended: fulfil their futures, or tell the token that stands for all of them."""
         token = tokens[0]
-        if type(token) is not Future and token is not None:
+        if type(token) is not Future:
             token.deliver(span, task)
         elif span.outcome == VALUES_LIST:
             self._fulfil_from_list(tokens, span)
         elif span.outcome == ERROR:
-            if token is not None:
-                if task.flags & PROFILE:
-                    token.profile(span.duration, span.peak, span.processor_time)
-                token.fail(decode_error(bytes(span.body), f"task {task.name}"))
+            if task.flags & PROFILE:
+                token.profile(span.duration, span.peak, span.processor_time)
+            token.fail(decode_error(bytes(span.body), f"task {task.name}"))
         elif span.outcome == CANCELLED:
             for future in tokens:
-                if future is not None:
-                    future.mark_cancelled()
+                future.mark_cancelled()
         elif span.outcome == STORED:
             for row_id, size, future in zip(count(span.batch + span.lo), stored_sizes(span), tokens, strict=False):
-                if future is not None:
-                    if task.flags & PROFILE:
-                        future.profile(span.duration, span.peak, span.processor_time)
-                    future.fulfil_stored(self._stored_results.add(row_id, size, task.name))
+                if task.flags & PROFILE:
+                    future.profile(span.duration, span.peak, span.processor_time)
+                future.fulfil_stored(self._stored_results.add(row_id, size, task.name))
         else:
             is_profiled, load = task.flags & PROFILE, self._load
             for future, body in zip(tokens, values_of(span), strict=True):
-                if future is not None:
-                    if is_profiled:
-                        future.profile(span.duration, span.peak, span.processor_time)
-                    future.fulfil_from(body, load)
+                if is_profiled:
+                    future.profile(span.duration, span.peak, span.processor_time)
+                future.fulfil_from(body, load)
 
     def _fulfil_from_list(self, futures: Sequence[Any], span: SpanResult) -> None:
         try:

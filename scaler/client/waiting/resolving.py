@@ -54,8 +54,7 @@ class Resolver:
 
     def refuse_cancel(self, tokens: Sequence[Any]) -> None:
         """Rows run, and can't be cancelled."""
-        for token in tokens:
-            token.mark_running()
+        self.note_begun(tokens)
         self._cancellations.answer(tokens)
 
     def fail(self, tokens: Sequence[Any], error: BaseException) -> None:
