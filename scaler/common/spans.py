@@ -234,3 +234,17 @@ def runs_of(rows: list[int]) -> Iterator[tuple[int, int]]:
             lo = row
         previous = row
     yield lo, previous + 1
+
+
+def without(spans: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What some spans cover and none of the others does, ascending."""
+    edges = [edge for lo, hi in spans for edge in ((lo, 1, 0), (hi, -1, 0))]
+    edges += [edge for lo, hi in others for edge in ((lo, 0, 1), (hi, 0, -1))]
+    left: list[tuple[int, int]] = []
+    covered = cut = before = 0
+    for at, begins, cuts in sorted(edges):
+        if covered and not cut and before < at:
+            lo = left.pop()[0] if left and left[-1][1] == before else before
+            left.append((lo, at))
+        covered, cut, before = covered + begins, cut + cuts, at
+    return left

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from scaler.agent.state.ready_rows import RowQueue
-from scaler.common.spans import SpanQueue, runs_of
+from scaler.common.spans import SpanQueue, runs_of, without
 from scaler.scheduler.state.ready_queues import ReadyQueues
 
 
@@ -257,3 +257,14 @@ def test_runs_cover_rows_exactly() -> None:
     assert list(runs_of([])) == []
     assert list(runs_of([3])) == [(3, 4)]
     assert list(runs_of([0, 1, 2, 5, 7, 8])) == [(0, 3), (5, 6), (7, 9)]
+
+
+ROW_SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 5)).map(lambda span: (span[0], sum(span))))
+
+
+@given(ROW_SPANS, ROW_SPANS)
+def test_what_is_left_of_spans_without_others_is_each_row_once(
+    spans: list[tuple[int, int]], others: list[tuple[int, int]]
+) -> None:
+    rows, cut = ({row for lo, hi in some for row in range(lo, hi)} for some in (spans, others))
+    assert without(spans, others) == list(runs_of(sorted(rows - cut)))

@@ -399,6 +399,27 @@ def test_an_agent_ends_rows_that_have_ended_for_their_client(fake: FakeScheduler
     assert not validate(fake.core.state)
 
 
+def test_agents_end_rows_that_a_graph_has_left_over_and_have_what_those_need_until_then(fake: FakeScheduler) -> None:
+    """Its client has been told how all ended that it wanted, and does not say it again."""
+    back(fake, task(20, 1), agents=(AGENT, OTHER))
+    agent_back(fake, inventory((10, 0, 3), objects={2: 0}))
+    fake.report(AGENT, CLIENT, result(10, 1, 2))
+    fake.heard(AGENT)
+    agent_back(fake, inventory(), number=OTHER)
+    fake.say(AGENT, Heartbeat(0.0, 2))
+    fake.wait(PATIENCE)
+    heard = fake.heard(AGENT)
+    (cancel,) = [message for message in heard if type(message) is TaskCancel]
+    assert (list(cancel.spans), cancel.force) == ([(CLIENT, 10, 0, 1), (CLIENT, 10, 2, 3)], True)
+    assert not {Task, ObjectRelease} & {type(message) for message in heard}
+    fake.report(AGENT, CLIENT, result(10, 0, 1, CANCELLED), result(10, 2, 3))
+    fake.say(AGENT, Heartbeat(0.0, 2))
+    fake.wait(PATIENCE)
+    assert [list(message) for message in fake.heard(AGENT, ObjectRelease)] == [[(CLIENT, 2)]]
+    assert ended_rows(fake) == []
+    assert not validate(fake.core.state)
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_row_that_is_to_be_computed_again_may_have_been_told_of(fake: FakeScheduler, is_read: bool) -> None:
     """Its value is in no store that came back, and the agent that is to make it says again how it ended."""

@@ -143,8 +143,8 @@ class Outgoing:
                     settling.note_sent(state, record, self.sent[record.number])
             self._heard_of.clear()
         for agent in state.touched:
-            if agent.holdings.released:
-                self._flush_releases(agent)
+            if agent.holdings.released and (agent.unsent or agent.number not in state.returning.late):
+                self._flush_releases(agent)  # not while it is to end rows, which may need it
             if agent.unsent:
                 self._flush_tasks(state, agent)
         state.touched.clear()

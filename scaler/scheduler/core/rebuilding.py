@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from itertools import chain
 
+from scaler.common.spans import without
 from scaler.protocol.messages import AgentsInUse, ClientReturn, Message, Spans, Task, TaskCancel, TaskResult, u32
 from scaler.protocol.results import SpanResult, spans_of
 from scaler.scheduler.core import admission, dependencies, late_rows, lifetimes, lineage
@@ -153,23 +153,33 @@ class Rebuilding:
 
         One may wait there to be computed again, and what it needs is let go where nobody knows of that.
         """
-        is_stray = bytearray(batch.rows)
-        for lo, hi in held:
-            is_stray[lo:hi] = b"\x01" * (hi - lo)
+        told = [(lo, hi) for lo, hi in self._told_of(agent, batch.id) if hi <= batch.rows]  # else nothing is believed
         there = [span for lo, hi in held for span in batch.spans_in(AGENT + agent.number, lo, hi)]
-        for lo, hi in chain(there, self._told.get((agent.number, batch.id), ())):
-            if hi <= batch.rows:  # else nothing of it is believed
-                is_stray[lo:hi] = bytes(hi - lo)
-        strays, lo = Spans(), is_stray.find(1)
-        while lo >= 0:
-            hi = is_stray.find(0, lo)
-            hi = batch.rows if hi < 0 else hi
-            strays.add(self._client.number, batch.id, lo, hi)
-            lo = is_stray.find(1, hi)
-        if strays:
-            self._out.send(agent.number, TaskCancel(strays, force=True))
-            rows = [(number, lo, hi) for _, number, lo, hi in strays]
-            late_rows.await_ends(self._state, agent, self._client.number, rows)
+        self._end_rows(agent, batch.id, without(held, there + told))
+
+    def end_unknown(self) -> None:
+        """Have agents end rows of batches that the client does not say again: it wants to hear of them no more.
+
+        They are what a graph had left over that failed or was cancelled, and may run.
+        """
+        for batch_id in [batch_id for batch_id in self._rows if batch_id not in self._rows_of]:
+            held = self._rows.pop(batch_id)
+            for agent in {agent for _, _, agent in held}:
+                rows = [(lo, hi) for lo, hi, whose in held if whose is agent]
+                self._end_rows(agent, batch_id, without(rows, self._told_of(agent, batch_id)))
+                agent.over.append((self._client.number, batch_id))
+
+    def _told_of(self, agent: AgentRecord, batch_id: int) -> list[tuple[int, int]]:
+        return self._told.get((agent.number, batch_id), [])
+
+    def _end_rows(self, agent: AgentRecord, batch_id: int, rows: list[tuple[int, int]]) -> None:
+        if not rows:
+            return
+        spans = Spans()
+        for lo, hi in rows:
+            spans.add(self._client.number, batch_id, lo, hi)
+        self._out.send(agent.number, TaskCancel(spans, force=True))
+        late_rows.await_ends(self._state, agent, self._client.number, [(batch_id, lo, hi) for lo, hi in rows])
 
     def _find_needs(self, task: Task) -> None:
         """Stored values that rows need, of batches that have ended: they need not be asked for."""
@@ -247,7 +257,7 @@ class Rebuilding:
                     agent.holdings.keys.add((self._client.number, object_id))
 
     def release_rest(self) -> None:
-        """What agents have that nobody needs, and batches of which nobody wants to hear.
+        """What agents have that nobody needs.
 
         Rows that agents have may need what is not known here: it goes when they have ended.
         """
@@ -260,9 +270,6 @@ class Rebuilding:
             for agent in agents:
                 if agent.number in self._state.agents:
                     agent.leftovers.setdefault(self._client.number, []).append((object_id, size))
-        for batch_id, held in self._rows.items():
-            for agent in {agent for _, _, agent in held}:
-                agent.over.append((self._client.number, batch_id))
 
     def forget_agents(self, out: Outgoing) -> None:
         """Have the client wait no more, at the next scheduler, for agents that have nothing of it, or did not come."""

@@ -397,6 +397,7 @@ class SchedulerCore:
 
         state = self.state
         work = rebuilding.Rebuilding(state, self._out, client)
+        work.end_unknown()
         work.restore_ended()
         for i, message in enumerate(work.messages[: work.first_new]):
             if type(message) is Task and work.is_said_again(i, message):
