@@ -151,6 +151,11 @@ class Succession:
         self._awaits_rest = False
         #: it led alone and was told of a pair that it knows nothing of: when that was said last; None: it was not
         self._told_of_pair: float | None = None
+        #: who has told of a pair, or of agents that count, before rows were handed out since; empty: nobody
+        self._teller = ""
+        #: it does not lead, and nobody else is known to: since when peers are sent away, infinite once the log has it;
+        #: None: they are not
+        self._refuses_since: float | None = None
         #: durable jobs wait until it is known that the partner has no newer copy of their journal
         self.holds_jobs = False
         #: it is being opened, and can't be handed over before that has ended
@@ -252,7 +257,41 @@ class Succession:
         if hello.role == Role.AGENT and not self._hears_old(now):
             self._votes.add(hello.session, term, hello.roster, now)
         has_succeeded = self._succeed(now, is_wanted=hello.role in (Role.AGENT, Role.CLIENT))
-        return None if has_succeeded else self._elsewhere(now, knows_others=bool(hello.others))
+        if has_succeeded:
+            return None
+        self._note_refused(now)
+        return self._elsewhere(now, knows_others=bool(hello.others))
+
+    def _note_refused(self, now: float) -> None:
+        """Somebody is sent away; if nobody leads for long the log says once who is waited for, and what to do."""
+        if self._follows_leader(now):
+            self._refuses_since = None
+        elif self._refuses_since is None:
+            self._refuses_since = now
+        elif now - self._refuses_since >= HEARSAY:
+            self._refuses_since = float("inf")
+            self.wishes.append(
+                Log(
+                    "WARNING",
+                    f"Scheduler: has led nobody for {HEARSAY:g} s, though it is looked for: {self._whom_it_awaits()}"
+                    f"{self._who_told()} (if all that is gone: scaler promote {self.address})",
+                )
+            )
+
+    def _whom_it_awaits(self) -> str:
+        told, counts = self._votes.claim, len(self._roster.settled)
+        if counts and told.term <= self.term:
+            there = len(self._roster.settled & self._votes.sessions)
+        else:
+            there, counts = told.there, told.roster
+        partner = f"it waits for the one at {self.partner}" if self.partner else "it waits for its partner"
+        return f"{partner}, or for more than half of {counts} agents, of whom {there} want it" if counts else partner
+
+    def _who_told(self) -> str:
+        return f", as {self._teller} has said" if self._teller else ""
+
+    def _follows_leader(self, now: float) -> bool:
+        return self._report is not None and self._report.leading and now - self._heard <= SUSPECT
 
     def _can_be(self, term: int) -> bool:
         """Somebody may tell of this term: one that this one has come to by itself may be higher than others are."""
@@ -267,6 +306,7 @@ class Succession:
         if not self.is_paired and hello.roster and term >= self.term and hello.epoch != self.epoch:
             knows_partner = bool(self._named) or self._report is not None
             self._step_down(f"{hello.role} {hello.name} comes from a pair of schedulers")
+            self._teller = f"{hello.role} {hello.name}"
             self._told_of_pair = None if knows_partner else now
             return False
         if term > self.term:
@@ -275,7 +315,7 @@ class Succession:
         return True
 
     def _elsewhere(self, now: float, knows_others: bool = False) -> str:
-        if self._report is not None and self._report.leading and now - self._heard <= SUSPECT:
+        if self._follows_leader(now):
             advice = "" if knows_others else ": give the addresses of both"
             return f"it stands by for the one at {self.partner}{advice}"
         if self.partner:
@@ -358,7 +398,7 @@ class Succession:
             self.is_paired, self._told_time = True, now
             self._roster.inherit(report.roster, report.version, now)
             if report.version and not has_ours:  # it has stood by for one that this one knows nothing of
-                self._electors = 0
+                self._electors, self._teller = 0, f"the one at {report.address}"
                 is_behind = True
             self.wishes.append(Log("INFO", f"Scheduler: the one at {report.address} stands by"))
         if is_behind:
@@ -373,6 +413,7 @@ class Succession:
 
     def _follow(self, report: PartnerReport, now: float) -> None:
         """Take over what the one that leads says of the agents that count."""
+        self._refuses_since = None
         newer = term_of(report.epoch) > term_of(self._followed) or not self._followed
         if newer or report.epoch == self._followed:
             if self._followed != report.epoch or not self.is_paired:
@@ -494,7 +535,7 @@ class Succession:
         is_offered, least = self._roster.look(now, may_offer=now - self._heard <= SUSPECT)
         if is_offered:
             self._next_beat = now
-        self._let_hand_out(not least, least)
+        self._let_hand_out(not least, least and least + self._who_told())
 
     def _beat(self, now: float) -> None:
         self._next_beat = now + BEAT
@@ -561,7 +602,7 @@ class Succession:
 
     def _lead(self, now: float, why: str, asks: bool = True, electors: int = 0) -> None:
         self.leads, self.term, self._electors, self._told_time = True, self.term + 1, electors, now
-        self._told_of_pair = None
+        self._told_of_pair, self._refuses_since = None, None
         self._votes.clear()
         self._roster.lead(now)
         self.wishes.append(Log("WARNING", f"Scheduler: leads from now on, in term {self.term}: {why}"))
@@ -576,7 +617,7 @@ class Succession:
         self.leads, self._is_ending, self._electors, self._told_of_pair = False, True, 0, None
         self._lot += 2  # the lowest bit is always set
         self.sure_until, self.asks_agents = float("inf"), False
-        self._followed, self._report = 0, None
+        self._followed, self._report, self._teller = 0, None, ""
         self._roster.step_down()
         self.copies = self.is_copy_in_step = self.partner_keeps_none = self._awaits_rest = False
         if self.hands_out:  # what came with that is dealt with by who is about to go
@@ -598,10 +639,14 @@ class Succession:
 
     def _let_hand_out(self, may: bool, reason: str = "") -> None:
         if may == self.hands_out:
+            if reason != self.trouble:
+                self.trouble = reason
+                self.wishes.append(HandOut(may, reason))
             return
         self.hands_out, self.trouble = may, reason
         self.wishes.append(HandOut(may, reason))
         if may:
+            self._teller = ""
             self.wishes.append(Log("INFO", "Scheduler: hands out rows"))
         else:
             self.wishes.append(

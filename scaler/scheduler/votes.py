@@ -20,6 +20,17 @@ class _Vote(NamedTuple):
     roster: int
 
 
+class Claim(NamedTuple):
+    """What agents say of the pair that they come from."""
+
+    #: the highest that it has had; -1: they come from none
+    term: int
+    #: how many agents counted there
+    roster: int
+    #: how many would come that may be of those
+    there: int
+
+
 class Votes:
     """As one of a pair that does not lead has them."""
 
@@ -48,8 +59,14 @@ class Votes:
         """Of the pairs that they come from; -1: from none."""
         return max((vote.term for vote in self._votes.values() if vote.roster), default=-1)
 
-    def electors(self) -> int:
-        """How many agents counted at the pair of the highest term, if more than half of as many would come; else 0."""
+    @property
+    def claim(self) -> Claim:
+        """The pair of the highest term, and who would come from it."""
         votes, top = self._votes.values(), self.highest_term
         counted = max((vote.roster for vote in votes if vote.term == top), default=0)
-        return counted if 2 * sum(bool(vote.roster) or vote.term >= top for vote in votes) > counted else 0
+        return Claim(top, counted, sum(bool(vote.roster) or vote.term >= top for vote in votes))
+
+    def electors(self) -> int:
+        """How many agents counted at the pair of the highest term, if more than half of as many would come; else 0."""
+        claim = self.claim
+        return claim.roster if 2 * claim.there > claim.roster else 0

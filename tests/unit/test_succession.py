@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from scaler.common.effects import Log
 from scaler.protocol.acceptor import LEFT, Acceptor, Joined, Lost, Terms
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codes import Role
@@ -146,7 +147,7 @@ def test_a_standby_leads_when_more_than_half_of_the_agents_come(pair: Pair) -> N
     wanted = pair.wanted[B]
     assert pair.b.hands_out
     assert KeepJobs(True, asks=True) in wanted
-    assert [wish.may for wish in wanted if isinstance(wish, HandOut)] == [True]
+    assert [wish.may for wish in wanted if isinstance(wish, HandOut)] == [False, True], "the reason has changed first"
     assert term_of(pair.b.epoch) == 1
 
 
@@ -737,6 +738,53 @@ def test_one_that_was_told_of_a_pair_waits_as_long_as_somebody_comes_from_there(
     one.take()
     assert ask(one, 100.0, 60.0, strangers=True) is None
     assert ask(one, 160.5, 60.0) == 160.0 + HEARSAY
+
+
+def lines(one: Succession) -> list[str]:
+    """What it has written to the log since its wishes were taken."""
+    return [wish.text for wish in one.take() if isinstance(wish, Log)]
+
+
+def test_whom_one_waits_for_that_leads_nobody_is_said_once_and_what_to_do() -> None:
+    """Agents that tell of a pair may be right, for as long as they do: nothing but a person ends that."""
+    one = Succession(A, 1)
+    told = hello(session=9, epoch=epoch_of(3, 5), roster=5)
+    one.consider(told, 100.0)
+    one.take()
+    for now in range(101, 160):
+        one.tick(now)
+        assert one.consider(told, now)
+        assert one.consider(hello(session=1), now)
+    (line,) = lines(one)
+    assert "led nobody for 10 s" in line
+    assert "more than half of 5 agents, of whom 1 want it, as agent agent-9 has said" in line
+    assert f"scaler promote {A}" in line
+    assert not one.promote(160.0)
+    assert one.hands_out
+
+
+def test_one_whose_partner_leads_has_nothing_to_say_of_those_that_it_sends_away(pair: Pair) -> None:
+    for _ in range(60):
+        pair.step(0.5)
+        assert pair.b.consider(hello(), pair.now)
+    assert not [wish for wish in pair.wanted[B] if isinstance(wish, Log) and "nobody" in wish.text]
+
+
+def test_whose_word_it_was_that_agents_count_is_said_while_none_of_them_comes() -> None:
+    """They may be at the other one, if that is cut off from now on: it is not known to be wrong."""
+    one = Succession(A, 1)
+    one.agent_joined(1)
+    one.hear_partner(PartnerReport(epoch_of(0, 9), False, B, 7, True, u64([91, 92, 93]), False), 100.0)
+    for step in range(200):
+        one.agents_heard([1], 100.0 + step / 4)
+        one.tick(100.0 + step / 4)
+    why = f"0 of the 3 agents that count are heard, as the one at {B} has said"
+    assert one.trouble == why
+    assert [line for line in lines(one) if "hands out" in line] == [
+        f"Scheduler: hands out nothing for now: {why} (scaler promote {A})"
+    ]
+    assert not one.promote(160.0)
+    assert one.hands_out
 
 
 def test_one_that_knows_its_partner_is_not_led_by_agents_that_know_of_none() -> None:
