@@ -193,10 +193,10 @@ class Directory:
         return file
 
     def replay(self, take: Callable[[Record, Place], None]) -> Damage | None:
-        """Give each record to `take`, in order, until one can't be believed, which `take` may say by `Damaged`.
+        """Give each record to `take`, in order, until one can't be believed; where that is.
 
-        Where that is. Numbers may be missing: segments of which nothing is needed any more are removed. Frames are
-        views that hold until `take` returns. Raises `JournalError` for a journal of another version.
+        Numbers may be missing: segments of which nothing is needed any more are removed. Frames are views that hold
+        until `take` returns. Raises `JournalError` for a journal of another version.
         """
         numbers = self.segments()
         for index, number in enumerate(numbers):
@@ -204,10 +204,7 @@ class Directory:
             try:
                 with _mapped(path) as data:
                     for record, begin in _records_of(data, number):
-                        try:
-                            take(record, Place(number, begin))
-                        except Damaged as why:
-                            raise _Stop(begin, why) from None
+                        take(record, Place(number, begin))
             except OtherVersion as error:
                 raise JournalError(
                     f"the journal {self.path} is of another version of Scaler: {error}; "

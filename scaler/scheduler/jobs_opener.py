@@ -76,7 +76,10 @@ def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> Jobs |
         keeper = ContainedKeeper(journal, terms, files, lambda: copied is None or not copied.has_partner)
         undo.pop_all()
     if keeper.damage is not None:
-        logger.log(logging.INFO if keeper.damage.is_cut else logging.WARNING, "Journal: %s", keeper.damage)
+        if keeper.damage.is_cut:
+            logger.info("Journal: %s", keeper.damage)
+        else:
+            logger.warning("Journal: %s: they are moved to %s/aside", keeper.damage, journal.path)
     took = time.monotonic() - begun
     logger.info("Journal: %s has %d jobs; %d records read in %.2f s", journal.path, keeper.jobs, keeper.replayed, took)
     if files is not None:

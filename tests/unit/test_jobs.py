@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from simulator.hostile_messages import Hostile
+from simulator.segments import pack_segments, records_of
 from support.counting import calls_of
 from support.made_up_jobs import FIRST, MONITOR, Jobs, Paper, part, results
 
@@ -43,12 +44,14 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.scheduler.jobs import at_core, job_table, keeper
+from scaler.results.reference import file_name
+from scaler.scheduler.jobs import at_core, filing, job_table, keeper
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
+from scaler.scheduler.jobs.events import RemoveFiles
 from scaler.scheduler.jobs.job_records import Kind
 from scaler.scheduler.jobs.jobs_core import GATHER, LOOK, SCARCE, UNCERTAIN
 from scaler.scheduler.jobs.reading import MOST_WAITING
-from scaler.scheduler.jobs.restoring import MISSING
+from scaler.scheduler.jobs.restoring import MISSING, WRONG
 
 _BOTH = ("work", "gone")
 
@@ -440,7 +443,7 @@ def test_a_journal_with_any_bit_flipped_gives_no_wrong_result(sample, step):
         assert found == values[: len(found)]
 
 
-def test_a_record_that_is_none_ends_what_is_believed(sample):
+def test_a_record_that_is_none_takes_no_result_along(sample):
     data, _ = sample
     for kind in range(1, 8):
         for frames in ((), (b"",), (b"[]",), (b"{}",), (b'{"turn":"x"}', b"{}")):
@@ -579,6 +582,45 @@ def test_a_job_of_which_parts_are_missing_says_so_and_what_is_left_of_it_stays()
     assert whole.state()["state"] == "done"
     whole.ask("ordered")
     assert bytes(whole.last().bodies[0]) == b"0123"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        records.Record(Kind.RESULTS, 1, (b"none",), 1),
+        records.Record(Kind.PART, 1, (b'{"key":"x"}',), 1),
+        records.Record(Kind.STATE, 1, (b"", b""), 1),
+        records.Record(Kind.STATE, 1, (b'{"turn":9}',), keeper.MOST_TERM),
+    ],
+)
+def test_a_record_that_is_not_what_it_should_be_costs_its_job_and_no_other_one(wrong):
+    jobs = job_of_parts(2)
+    found = records_of(jobs.paper.segments)
+    at = next(at for at, (_, record) in enumerate(found) if record.kind == Kind.OPENED and record.owner == 2)
+    found.insert(at, (found[at][0], wrong))
+    again = Jobs(Paper(pack_segments(found, jobs.paper.segments), most=900))
+    (line,) = again.told()
+    assert "1 records of 1 jobs can't be used: 1 of them are not what they should be. They stay, in segments " in line
+    state = again.state()
+    assert (state["state"], state["trouble"]) == ("failed", WRONG)
+    assert again.keeper.damage is None
+    again.ask("ordered", "other")
+    assert bytes(again.last().bodies[0]) == b"x"
+    again.ask("delete")
+    again.sync()
+    last = Jobs(Paper(again.paper.segments, most=900))
+    assert last.told() == []
+    last.ask("ordered", "other")
+    assert bytes(last.last().bodies[0]) == b"x"
+
+
+def test_files_of_a_job_stay_of_which_the_journal_can_not_be_used():
+    jobs = job_of_parts(1)
+    found = records_of(jobs.paper.segments)
+    found = [(at, record._replace(frames=(b"",)) if record.kind == Kind.OPENED else record) for at, record in found]
+    table = Jobs(Paper(pack_segments(found, jobs.paper.segments), most=900)).keeper._core._table
+    filing.sweep(table, table.identity, [file_name(number, 0, 5) for number in (1, 2, 3)])
+    assert table.effects[-1] == RemoveFiles(table.identity, [file_name(3, 0, 5)])
 
 
 def test_rows_whose_results_are_missing_run_again():

@@ -323,21 +323,6 @@ def test_a_large_record_is_written_though_the_system_takes_less_at_once(tmp_path
     assert replayed(tmp_path) == ([large, large], None)
 
 
-def test_a_record_that_is_not_what_its_reader_expects_ends_what_is_believed(tmp_path, some):
-    written(tmp_path, some)
-    taken = []
-
-    def take(record, place):
-        if len(taken) == 3:
-            raise Damaged("no such thing")
-        taken.append(place)
-
-    damage = Directory(tmp_path).replay(take)
-    assert damage is not None
-    assert damage.offset > taken[-1].offset
-    assert "no such thing" in str(damage)
-
-
 def test_the_command_says_what_can_not_be_believed_and_waits_for_no_pipe(tmp_path, some):
     written(tmp_path, some)
 

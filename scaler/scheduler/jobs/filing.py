@@ -48,12 +48,13 @@ def discard(table: JobTable, job: Job, span: SpanResult) -> None:
 def sweep(table: JobTable, identity: str, names: Iterable[str]) -> None:
     """These files are there: those go that nobody needs. Others than of results are left alone.
 
-    So are those of unknown jobs in a part that was another journal's, or this one's before it was damaged.
+    So are those of unknown jobs in a part that was another journal's, or this one's before it was damaged, and those of
+    jobs of which the journal has records that can't be used.
     """
     needless = []
     for name in names:
         named = named_by(name)
-        if named is None:
+        if named is None or named.job in table.left_over:
             continue
         job = table.jobs.get(named.job)
         if job is None or job.identity != identity:

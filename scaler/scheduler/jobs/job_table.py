@@ -55,6 +55,8 @@ class JobTable:
     results: str = ""
     identity: str = ""
     reads: FileReads = field(default_factory=FileReads)
+    #: job, which may not be known otherwise -> records of it that can't be used; its files stay, too
+    left_over: dict[int, list[Written]] = field(default_factory=dict)
     #: a job with files was deleted, of which more may come to light
     is_untidy: bool = False
 
@@ -106,9 +108,10 @@ class JobTable:
         """A job is deleted: the record that says so stays as long as there are others of it elsewhere."""
         tomb = self.write(job, Kind.DELETED)
         job.records.remove(tomb)
+        left_over = self.left_over.get(job.number, ())
         self.drop(job)
         self.disk.then(partial(self.remove_files, job))
-        self.segments.bury(job.number, tomb, (written.where.segment for written in job.records))
+        self.segments.bury(job.number, tomb, (written.where.segment for written in (*job.records, *left_over)))
 
     def remove_files(self, job: Job) -> None:
         """A job is deleted, and that is on disk."""
@@ -119,7 +122,7 @@ class JobTable:
 
     def drop(self, job: Job) -> None:
         """A job is not here any more, and nothing that was written of it counts."""
-        for written in job.records:
+        for written in (*job.records, *self.left_over.pop(job.number, ())):
             self.segments.let_go(written)
         del self.jobs[job.number]
         if self.by_name.get(job.name) is job:

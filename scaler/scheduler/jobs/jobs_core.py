@@ -130,10 +130,10 @@ class JobsCore:
         return "" if found is None else found.name
 
     # ---- what was written before -----------------------------------------------------------------------------------
-    def restore(self, record: Record, place: Place, inner: Sequence[Message]) -> None:
+    def restore(self, record: Record, place: Place, inner: Sequence[Message] | None) -> None:
         """Take a record of the journal, in their order; `inner` has the `TaskResult` of results.
 
-        Raises `Damaged` for one that can't be.
+        None: nothing of it is believed.
         """
         self._restoring.take(record, place, inner)
 

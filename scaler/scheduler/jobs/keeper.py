@@ -120,10 +120,10 @@ class JobKeeper:
 
     def _restore(self, record: Record, place: Place) -> None:
         self.replayed += 1
-        if record.term >= MOST_TERM:
-            raise Damaged("a record of a turn behind which there is none")
-        self._term = max(self._term, record.term + 1)
-        self._core.restore(record, place, _results_in(record))
+        is_believed = record.term < MOST_TERM  # else there is no turn behind it
+        if is_believed:
+            self._term = max(self._term, record.term + 1)
+        self._core.restore(record, place, _results_in(record) if is_believed else None)
 
     @property
     def results(self) -> str:
@@ -360,10 +360,11 @@ def _messages(counts: Sequence[int], frames: Sequence[Frame]) -> list[Message]:
     return found
 
 
-def _results_in(record: Record) -> list[Message]:
+def _results_in(record: Record) -> list[Message] | None:
+    """What results are in it; None if that can't be read."""
     if record.kind != Kind.RESULTS:
         return []
     try:
         return [decode(list(record.frames)).message]
-    except ProtocolError as error:
-        raise Damaged(f"results in it can't be read: {error}") from None
+    except ProtocolError:
+        return None

@@ -2,7 +2,8 @@
 
 Records are mostly in the order in which they were written, but not always: those of segments that were given back were
 copied behind others, and may be there twice if that was cut short. So each says what it needs to be put in its place: a
-part its first row, a state its turn; what comes before what it belongs to is put aside until that is there.
+part its first row, a state its turn; what comes before what it belongs to is put aside until that is there. One that is
+whole and not what it should be costs its job, and no other one.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _OPENED: Final[_Awaited] = "opened", 0
 #: what has waited and turned out to be wrong waits for this, for good
 _NEVER: Final[_Awaited] = "never", 0
 #: what shows that a record is not what it should be
-_WRONG = (KeyError, TypeError, ValueError, IndexError, AttributeError)
-#: why a job can't go on that has records of which nobody knows where they belong
+_WRONG = (Damaged, KeyError, TypeError, ValueError, IndexError, AttributeError)
+#: why a job can't go on that has records of which nobody knows where they belong, or what they say
 MISSING = "a segment of the journal is missing that has parts of it"
+WRONG = "the journal has a record of it that is not what it should be"
 
 
 @record
@@ -55,35 +57,37 @@ class Restoring:
         #: job -> segments that have something of it, besides the record that says that it is deleted
         self._segments: dict[int, set[int]] = {}
 
-    def take(self, record: Record, place: Place, inner: Sequence[Message]) -> None:
-        """Take a record; `inner` has the `TaskResult` of results. Raises `Damaged` for one that can't be."""
+    def take(self, record: Record, place: Place, inner: Sequence[Message] | None) -> None:
+        """Take a record; `inner` has the `TaskResult` of results, or is None for one of which nothing is believed."""
         table, number = self._table, record.owner
         table.segments.reach(place, size_of(record.frames))
         if record.kind == Kind.GAP:
             return
-        if number >= MANY:
-            raise Damaged("a record of a job with a number that none has")
-        table.next_number = max(table.next_number, number + 1)
-        if record.kind == Kind.DELETED:
+        if number >= MANY or inner is None:
+            if number not in self._tombs:
+                self._put_aside(_Early(record, place, ()), _NEVER)
+        elif record.kind == Kind.DELETED:
             self._delete(number, record, place)
             return
-        if number not in self._tombs:
-            try:
-                early = self._put_in_its_place(number, _Early(record, place, inner))
-            except _WRONG as error:
-                raise Damaged(f"a record of a job is not what it should be ({type(error).__name__})") from None
-            if early:
-                self._put_early_ones_in_their_places(number, deque(early))
+        elif number not in self._tombs:
+            self._put_in_their_places(number, deque([_Early(record, place, inner)]))
+        if number < MANY:
+            table.next_number = max(table.next_number, number + 1)
         self._segments.setdefault(number, set()).add(place.segment)
 
-    def _put_early_ones_in_their_places(self, number: int, todo: deque[_Early]) -> None:
-        """This one, whose place is the one that is read, is in its own; so those that can't be stay where they are."""
+    def _put_in_their_places(self, number: int, todo: deque[_Early]) -> None:
+        """Take a record of a job, and what has waited for it; those that can't be stay where they are."""
         while todo:
             each = todo.popleft()
             try:
                 todo.extend(self._put_in_its_place(number, each))
-            except (Damaged, *_WRONG):
-                self._early.setdefault(number, {}).setdefault(_NEVER, []).append(each)
+            except _WRONG:
+                self._put_aside(each, _NEVER)
+
+    def _put_aside(self, each: _Early, awaited: _Awaited) -> None:
+        frames = tuple(bytes(frame) for frame in each.record.frames)
+        kept = _Early(each.record._replace(frames=frames), each.place, each.inner)
+        self._early.setdefault(each.record.owner, {}).setdefault(awaited, []).append(kept)
 
     def _put_in_its_place(self, number: int, each: _Early) -> list[_Early]:
         """Take a record of a job, or put it aside; what has waited for it."""
@@ -93,9 +97,7 @@ class Restoring:
             return self._take_early(number, [_OPENED])
         awaited = _OPENED if job is None else self._restore(job, record, each.place, each.inner)
         if awaited is not None:
-            frames = tuple(bytes(frame) for frame in record.frames)
-            early = self._early.setdefault(number, {}).setdefault(awaited, [])
-            early.append(_Early(record._replace(frames=frames), each.place, each.inner))
+            self._put_aside(each, awaited)
         elif record.kind == Kind.PART and number in self._early and job is not None:
             batches = Said(record.frames[0]).batches()
             return self._take_early(number, [("rows", job.index.rows), *(("batch", batch[0]) for batch in batches)])
@@ -148,22 +150,29 @@ class Restoring:
 
     def _leave(self, wall: float) -> set[int]:
         """What came too early and waits in vain stays where it is; nobody knows what is missing of its jobs."""
-        records = [_written(each) for early in self._early.values() for waiting in early.values() for each in waiting]
-        for written in records:
-            self._table.segments.need(written)
-        for number in self._early:
+        left_over, wrong = self._table.left_over, 0
+        for number, early in self._early.items():
+            left_over[number] = [_written(each) for waiting in early.values() for each in waiting]
+            wrong += len(early.get(_NEVER, ()))
+            for written in left_over[number]:
+                self._table.segments.need(written)
             job = self._table.jobs.get(number)
             if job is not None:
-                job.ended, job.trouble = job.ended or wall, MISSING
-        segments = {written.where.segment for written in records}
+                job.ended, job.trouble = job.ended or wall, WRONG if _NEVER in early else MISSING
+        self._early.clear()
+        segments = {written.where.segment for records in left_over.values() for written in records}
         if segments:
+            count = sum(map(len, left_over.values()))
+            why = "segments are missing that they need"
+            if wrong:
+                others = ", and the others need what is not there" if count > wrong else ""
+                why = f"{wrong:,} of them are not what they should be{others}"
+            help_ = "delete these jobs" if wrong else "put back what was removed, and start the scheduler again"
             self._table.tell(
                 "ERROR",
-                f"Journal: {len(records):,} records of {len(self._early):,} jobs can't be used: segments are missing "
-                f"that they need. They stay, in segments {', '.join(map(str, sorted(segments)))}: put back what was "
-                "removed, and start the scheduler again",
+                f"Journal: {count:,} records of {len(left_over):,} jobs can't be used: {why}. They stay, in segments "
+                f"{', '.join(map(str, sorted(segments)))}: {help_}",
             )
-        self._early.clear()
         return segments
 
     def _restore(self, job: Job, record: Record, place: Place, inner: Sequence[Message]) -> _Awaited | None:
