@@ -526,7 +526,8 @@ class Succession:
         self._agents_are_quiet = self.is_paired and self._roster.is_quiet(now)
         if not self.counts_agents or self._yielding is not None:
             return
-        if self._electors and 2 * self._roster.count_heard(now) <= self._electors:
+        if self._electors and 2 * (heard := self._roster.count_heard(now)) <= self._electors:
+            self._let_hand_out(False, f"{heard} of the {self._electors} agents that count are heard")
             return
         self._electors = 0
         if not self.is_paired:
@@ -609,8 +610,8 @@ class Succession:
         self._announce()
         self.wishes.append(KeepJobs(True, asks))
         counts = len(self._roster.settled)
-        self.trouble = f"none of {electors or counts} agents that count has come yet"
-        self._let_hand_out(not (counts or electors))
+        awaited = electors or counts
+        self._let_hand_out(not awaited, f"none of {awaited} agents that count has come yet" if awaited else "")
         self._next_beat = now
 
     def _step_down(self, reason: str) -> None:
