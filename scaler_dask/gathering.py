@@ -53,7 +53,8 @@ def _of_graph(graph: dict[Any, Any]) -> Iterator[Future]:
 def fire_and_forget(obj: Any) -> None:
     """Let tasks run to their ends although nobody keeps their futures, and their client is closed. Does not block.
 
-    Closing it waits for them, unless the cluster is the client's own, which ends.
+    Closing it waits for them, unless the cluster is the client's own, which ends. Those that a task has submitted end
+    with the program whose task it is.
     """
     for future in futures_of(obj):
         if future.client is not None:

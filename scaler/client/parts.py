@@ -52,6 +52,7 @@ from scaler.common import standard_descriptors
 from scaler.common.callback_thread import CallbackThread
 from scaler.serialize.call import AnySerializer
 from scaler.transport import Address, Security
+from scaler.worker import context
 
 #: seconds for which a scheduler is given to answer
 ANSWER = 5.0
@@ -136,7 +137,8 @@ def connect(
     nested_waits = NestedWaits(driver, liveness, codec, claims, claimed_rows, resolver, values.io_thread)
     watcher = Watcher(driver, wire.line, wire.poller, resolver)
     owner = ClientOwner(address, driver, liveness, codec, cancellations, nested_waits, watcher)
-    templates = Templates(driver, liveness, arguments, serializer)
+    root = context.root if context.surroundings() is not None else None
+    templates = Templates(driver, liveness, arguments, serializer, root)
     submission = Submission(driver, liveness, owner, arguments, serializer)
     new_job = partial(MapJob, driver=driver, codec=codec, stored_results=stored_results, nested_waits=nested_waits)
     return ClientParts(

@@ -14,6 +14,8 @@ Frame = bytes | memoryview
 MAX_ROWS = 1 << 24
 #: ids that clients make are below this: a scheduler makes those from here on
 MOST_IDS = 1 << 63
+#: the root of rows that no client's leaving ends but their own's
+NO_ROOT = (1 << 64) - 1
 #: workers of an agent, and so slots that a row may take, at most
 MAX_WORKERS = 100_000
 #: numbers of clients and agents are below this

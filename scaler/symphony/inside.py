@@ -36,7 +36,7 @@ def run(call: bytes, about: bytes) -> tuple[str, bytes]:
     surroundings, door, token, parts = pickle.loads(about)
     task = TaskContext(*parts)
     context.set_surroundings(surroundings)
-    context.install(lambda: task, lambda message: _tell(door, token, message), lambda: None)
+    context.install(lambda: task, lambda: task.root, lambda message: _tell(door, token, message), lambda: None)
     try:
         try:
             function, args, kwargs = payload.loads(call)

@@ -38,6 +38,8 @@ class TaskContext:
     stream: bool = False
     #: its client's, if that has one of the user's: clients made inside inherit it
     serializer: AnySerializer | None = None
+    #: session of the client whose leaving ends this task: tasks made inside have the same
+    root: int = 0
 
 
 class _Worker:
@@ -46,12 +48,15 @@ class _Worker:
     def __init__(
         self,
         task: Callable[[], TaskContext | None],
+        root: Callable[[], int],
         send: Callable[[FromWorker], None],
         give_back: Callable[[], None],
     ) -> None:
         self.main = threading.get_ident()
         #: the row that the main thread runs for the agent
         self.task = task
+        #: the root of that row, or of the one that it ran last
+        self.root = root
         self.send = send
         #: gives back all rows that have not begun
         self.give_back = give_back
@@ -64,24 +69,29 @@ class _Worker:
 
 _worker: _Worker | None = None
 _surroundings: Mapping[str, Any] | None = None
+#: of a process that is no worker: that of the task which has forked it
+_root = 0
 
 
 def install(
-    task: Callable[[], TaskContext | None], send: Callable[[FromWorker], None], give_back: Callable[[], None]
+    task: Callable[[], TaskContext | None],
+    root: Callable[[], int],
+    send: Callable[[FromWorker], None],
+    give_back: Callable[[], None],
 ) -> None:
     """Make this process a worker whose main thread is the calling one.
 
-    `task` says which row it runs for the agent, `send` tells the agent something, `give_back` gives it the rows that
-    have not begun.
+    `task` says which row it runs for the agent, `root` that row's root or that of the last one, `send` tells the agent
+    something, `give_back` gives it the rows that have not begun.
     """
     global _worker
-    _worker = _Worker(task, send, give_back)
+    _worker = _Worker(task, root, send, give_back)
 
 
 def uninstall() -> None:
     """Make this process one like any other: it was forked from a worker."""
-    global _worker
-    _worker = None
+    global _worker, _root
+    _root, _worker = root(), None
 
 
 def set_surroundings(surroundings: Mapping[str, Any]) -> None:
@@ -149,6 +159,19 @@ def innermost() -> TaskContext | None:
         return None
     inline = worker.inline
     return inline[-1] if inline else worker.task()
+
+
+def root() -> int:
+    """Return the root of what any thread of this process submits: that of the task which the main thread runs.
+
+    Between tasks that of the last one, whose threads and callbacks may go on; in a process that a task has forked that
+    task's; 0 outside of workers.
+    """
+    worker = _worker
+    if worker is None:
+        return _root
+    inline = worker.inline
+    return inline[-1].root if inline else worker.root()
 
 
 def is_beside_task() -> bool:

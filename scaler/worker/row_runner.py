@@ -93,6 +93,8 @@ class RowRunner:
         self._is_untidy = False
         #: this is a process that a task has forked
         self._is_forked = False
+        #: of the assignment that runs, or ran last
+        self._root = 0
         #: called when the first assignment is done
         self.after_first: Callable[[], None] = lambda: None
 
@@ -196,8 +198,12 @@ class RowRunner:
         row, run = self._page[ROW_CELL] - 1, assignment.run
         if row < 0:
             return None
-        stream = bool(run.flags & STREAM)
-        return TaskContext(run.client, run.batch + row, run.name, run.priority, 0, stream, assignment.serializer)
+        stream, serializer = bool(run.flags & STREAM), assignment.serializer
+        return TaskContext(run.client, run.batch + row, run.name, run.priority, 0, stream, serializer, run.root)
+
+    def root(self) -> int:
+        """Return the root of the row that the main thread runs, or ran last; 0 before the first one."""
+        return self._root
 
     def abandon(self) -> None:
         """Have nothing to run any more, and end with the row: this is a process that a task forked."""
@@ -296,7 +302,7 @@ class RowRunner:
             with raised(assignment.run.threads):
                 self._run_assignment(assignment, True)
             return
-        ledger, failed = self._ledger, False
+        ledger, failed, self._root = self._ledger, False, assignment.run.root
         self._is_untidy = True
         if assignment.rows and not self._inputs.knows(assignment.run):
             self.flush()  # importing the function's modules may take long

@@ -60,6 +60,8 @@ class Run(NamedTuple):
     threads: int = 1
     #: of durable jobs: what the paths of files begin with that large results go to; empty: into messages
     results: str = ""
+    #: as in the protocol: tasks made by these rows have it, too
+    root: int = 0
 
 
 class Drop(NamedTuple):

@@ -23,6 +23,22 @@ HUNDRED_THOUSAND_SECONDS_OF_WORK = """
 """
 
 
+TASKS_THAT_SUBMIT_THEMSELVES = """
+    import sys, time
+    import scaler
+
+    def again(client):
+        client.submit(again, client)
+        time.sleep(0.02)
+
+    client = scaler.Client(sys.argv[1])
+    for _ in range(3):
+        client.submit(again, client).result(20)
+    print("begun", flush=True)
+    time.sleep(100)
+"""
+
+
 def quick(daemons):
     daemons.start_scheduler("--heartbeat-interval", "0.2", "--client-timeout", "1.5", "--agent-timeout", "1.5")
     daemons.start_agent(2)
@@ -115,3 +131,16 @@ def test_what_is_not_referred_to_any_more_is_forgotten(daemons):
         return "0 rows, 0 queued, 0 at agents, 2 objects" in daemons.state()
 
     until(only_the_function_is_left)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_tasks_that_submit_themselves_for_ever_end_with_the_program_that_began_it(daemons, scripts, number):
+    quick(daemons)
+    script = scripts.start(TASKS_THAT_SUBMIT_THEMSELVES, daemons.address)
+    script.says("begun")
+    assert " 0 rows" not in daemons.state()  # none of them had been waited for
+    script.signal(number)
+    until(lambda: " 0 rows, 0 queued, 0 at agents" in daemons.state(), "tasks of nobody to end")
+    other = daemons.client()
+    assert other.map(double, range(100), timeout=20) == [2 * x for x in range(100)]
+    assert " 0 rows, 0 queued, 0 at agents" in daemons.state()

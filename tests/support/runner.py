@@ -56,7 +56,7 @@ class Agent:
         self.runner = RowRunner(self.sent.append, self._read, self.page)
         #: what to do when the runner has nothing to do
         self.when_idle: Callable[[], None] = self.quit
-        context.install(self.runner.task, self.sent.append, self.runner.give_back)
+        context.install(self.runner.task, self.runner.root, self.sent.append, self.runner.give_back)
 
     def _read(self) -> list[wm.ToWorker]:
         messages, self.inbox = self.inbox, []
@@ -84,6 +84,7 @@ class Agent:
         wanted: bytes | None = None,
         stale: tuple[Key, ...] = (),
         results: str = "",
+        root: int = 0,
     ) -> None:
         """Write a dispatch of rows; the function is its payload or something to make one of, None: it is there."""
         there = list(objects)
@@ -97,7 +98,7 @@ class Agent:
         key = None if arguments is None else ARGUMENTS
         self.inbox.append(
             wm.Run(number, CLIENT, BATCH, rows.start, rows.stop, form, FUNCTION, key, flags, priority,
-                   "mod.fn", sizes, body, deps, there, list(stale), wanted, 1, results)
+                   "mod.fn", sizes, body, deps, there, list(stale), wanted, 1, results, root)
         )  # fmt: skip
 
     def spans(self) -> list[wm.EndedSpan]:

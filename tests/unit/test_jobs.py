@@ -15,6 +15,7 @@ from scaler.errors import JobError
 from scaler.journal import records
 from scaler.journal.layout import ONLY_ANEW
 from scaler.protocol.codec import encode
+from scaler.protocol.codes import NO_ROOT
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     CANCELLED,
@@ -66,6 +67,7 @@ def test_a_part_is_acknowledged_when_it_is_on_disk_and_begins_before(jobs):
     jobs.submit(*part())
     assert jobs.answers == []
     assert [type(say.message) for say in jobs.said][:3] == [ObjectAnnounce, Task, ClientReturn]
+    assert jobs.said[1].message.root == NO_ROOT  # what its tasks submit does not end with it
     jobs.sync()
     assert jobs.last().error == ""
     assert jobs.state() | {"state": "running", "rows": 3, "done": 0, "function": "f"} == jobs.state()

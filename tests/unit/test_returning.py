@@ -596,3 +596,58 @@ def test_agents_are_told_when_a_batch_is_over_whose_values_they_keep(fake: FakeS
     fake.say(agent, Heartbeat(0.0, 2))
     (settled,) = fake.heard(agent, Settled)
     assert list(zip(settled.over_clients, settled.over_batches, strict=True)) == [(client, 10)]
+
+
+# ---- roots -----------------------------------------------------------------------------------------------------------
+ROOT = 77
+
+
+def test_what_was_submitted_for_a_client_that_does_not_come_back_is_cancelled(fake: FakeScheduler) -> None:
+    back(fake, task(10, 2, root=ROOT), task(20, 2))
+    agent_back(fake, inventory((10, 0, 1)))
+    fake.heard(CLIENT)
+    fake.wait(fake.core._limits.client_timeout / 2)
+    for peer in (CLIENT, AGENT):
+        fake.say(peer, Heartbeat(1))
+    assert not fake.heard(AGENT, TaskCancel)
+    fake.wait(fake.core._limits.client_timeout / 2 + 0.1)
+    assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [[(CLIENT, 10, 0, 2)]]
+    fake.report(AGENT, CLIENT, result(10, 0, 2, CANCELLED))
+    assert list(fake.core.state.clients[CLIENT].batches) == [20]
+    assert validate(fake.core.state) == []
+
+
+@pytest.mark.parametrize("comes_first", [True, False])
+def test_what_was_submitted_for_a_client_that_comes_back_goes_on_until_that_leaves(
+    fake: FakeScheduler, comes_first: bool
+) -> None:
+    if comes_first:
+        fake.come_back("client", OTHER, ROOT)
+    back(fake, task(10, 1, root=ROOT))
+    agent_back(fake, inventory((10, 0, 1)))
+    if not comes_first:
+        fake.come_back("client", OTHER, ROOT)
+    assert not fake.core.state.returning.roots
+    assert not fake.heard(AGENT, TaskCancel)
+    fake.say(OTHER, DisconnectRequest())
+    assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [[(CLIENT, 10, 0, 1)]]
+    assert validate(fake.core.state) == []
+
+
+def test_a_root_may_leave_before_the_work_of_its_tasks_is_together(fake: FakeScheduler) -> None:
+    fake.come_back("client", OTHER, ROOT)
+    back(fake, task(10, 2, root=ROOT))
+    fake.say(OTHER, DisconnectRequest())
+    agent_back(fake, inventory((10, 0, 1)))
+    assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [[(CLIENT, 10, 0, 1)]]
+    assert validate(fake.core.state) == []
+
+
+def test_a_client_of_which_only_agents_have_something_is_a_root_as_well(fake: FakeScheduler) -> None:
+    """A task of its runs there, and submits as another client, which the last scheduler has never seen."""
+    agent_back(fake, inventory((10, 0, 1), session=ROOT))
+    nested = fake.client()
+    fake.say(nested, task(20, 1, root=ROOT))
+    fake.wait(fake.core._limits.client_timeout + 0.1)
+    fake.end_all(AGENT, nested, CANCELLED)
+    assert [batch for batch, *_, outcome in fake.ends(nested) if outcome == CANCELLED] == [20]

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from simulator.scripted import FakeScheduler, graph, hello, result, spans, task
+from simulator.scripted import FakeScheduler, graph, hello, result, session_of, spans, task
 from support.counting import calls_of
 
+from scaler.protocol.codes import NO_ROOT
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -42,7 +43,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.core import events as ev
-from scaler.scheduler.core import placement
+from scaler.scheduler.core import placement, roots
 from scaler.scheduler.core.events import Stirred
 from scaler.scheduler.core.placement import MOST_LEFT
 from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
@@ -785,6 +786,94 @@ def test_an_object_that_rows_wait_for_may_come_with_a_batch() -> None:
     fake.end_all(fake.agents[0], client)
     assert sorted(batch for batch, *_ in fake.ends(client)) == [10, 20]
     assert validate(fake.core.state) == []
+
+
+# ---- roots -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("says_goodbye", [True, False])
+def test_what_others_have_submitted_for_a_client_ends_with_it(says_goodbye: bool) -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    root, another, nested = fake.client(), fake.client(), fake.client()
+    fake.say(nested, task(10, 2, root=session_of(root)), task(20, 2, root=session_of(another)), task(30, 1))
+    ((batch, lo, hi), *_) = fake.placed(agent)
+    assert batch == 10
+    if says_goodbye:
+        fake.say(root, DisconnectRequest())
+    else:
+        fake.lose(root)
+    (asked,) = fake.heard(agent, TaskCancel)
+    assert (list(asked.spans), asked.force) == ([(nested, 10, lo, hi)], True)
+    assert validate(fake.core.state) == []
+    fake.report(agent, nested, result(10, lo, hi, CANCELLED))
+    assert {(each[0], each[3]) for each in fake.ends(nested)} == {(10, CANCELLED)}
+    assert list(fake.core.state.clients[nested].batches) == [20, 30]
+    for number in (nested, another):
+        fake.lose(number)
+    assert not fake.core.state.roots.members
+
+
+def test_a_root_travels_to_agents_and_is_the_client_itself_by_default() -> None:
+    fake = FakeScheduler(2)
+    client = fake.client()
+    fake.say(client, task(10, 1), task(20, 1, root=77))
+    sent = {message.batch: message for message in fake.heard(fake.agents[0], Task)}
+    assert [sent[batch].root for batch in (10, 20)] == [session_of(client), 77]
+
+
+def test_what_is_submitted_for_a_client_that_has_left_is_cancelled() -> None:
+    """A task has submitted it just before its own result reached its client, which left then."""
+    fake = FakeScheduler(2)
+    (agent,) = fake.agents
+    root, nested = fake.client(), fake.client()
+    fake.lose(root)
+    late = graph(10, [[], [0], [0, 1]], [2])
+    late.root = session_of(root)
+    fake.say(nested, late, task(20, 3, root=session_of(root)), task(30, 1))
+    fake.end_all(agent, nested, CANCELLED)
+    assert {batch for batch, *_, outcome in fake.ends(nested) if outcome == CANCELLED} >= {10, 20}
+    assert not fake.core.state.clients[nested].batches.keys() & {10, 20}
+    assert validate(fake.core.state) == []
+
+
+def test_a_client_that_was_given_up_and_comes_again_is_a_root_again() -> None:
+    fake = FakeScheduler(1)
+    root, nested = fake.client(), fake.client()
+    fake.lose(root)
+    fake.come_back("client", root, session_of(root))
+    fake.say(nested, task(10, 1, root=session_of(root)))
+    assert fake.placed(fake.agents[0]) == [(10, 0, 1)]
+    assert fake.ends(nested) == []
+
+
+@pytest.mark.parametrize("root", [session_of(1), 12345, NO_ROOT], ids=["an agent's", "nobody's", "none"])
+def test_a_root_that_is_no_clients_means_nothing(root: int) -> None:
+    fake = FakeScheduler(1)
+    other, nested = fake.client(), fake.client()
+    fake.say(nested, task(10, 3, root=root))
+    fake.lose(other)
+    assert fake.core.state.clients[nested].outstanding == 3
+    assert not fake.heard(fake.agents[0], TaskCancel)
+
+
+def test_whoever_names_a_root_ends_nobody_elses_rows() -> None:
+    fake = FakeScheduler(1)
+    victim, hostile = fake.client(), fake.client()
+    fake.say(victim, task(10, 3))
+    fake.say(hostile, task(10, 3, root=session_of(victim)))
+    fake.lose(hostile)
+    fake.handle(ev.Joined(99, hello("client", "of no root")))  # whose session may be any
+    fake.lose(99)
+    assert fake.core.state.clients[victim].outstanding == 3
+    assert fake.ends(victim) == []
+
+
+def test_of_clients_that_have_left_the_last_ones_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roots, "MOST_GONE", 2)
+    fake = FakeScheduler()
+    left = [fake.client() for _ in range(3)]
+    for number in left:
+        fake.lose(number)
+    assert list(fake.core.state.roots.gone) == [session_of(number) for number in left[1:]]
 
 
 # ---- taking rows back ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from scaler.client.core.options import Options
 from scaler.client.liveness import Liveness
 from scaler.client.submitting import templates
 from scaler.client.submitting.templates import Templates
+from scaler.protocol.messages import EACH
 
 
 @pytest.fixture
@@ -39,6 +40,20 @@ def test_a_function_that_was_not_used_for_long_is_released_when_no_call_has_it_i
     assert released == []
     del template
     assert released == [7]
+
+
+def test_what_a_task_submits_is_for_the_root_that_it_has_then() -> None:
+    now = [7]
+    driver = Mock()
+    driver.welcome.limit = 1 << 20
+    known = Templates(driver, Liveness(), Mock(), None, root=lambda: now[0])
+    options = Options.make(priority=1)
+    of_one = known.of(len, options)
+    assert known.of(len, options) is of_one
+    now[0] = 8
+    of_another = known.of(len, options)
+    assert [each.task(1, 1, EACH).root for each in (of_one, of_another)] == [7, 8]
+    assert (known.rooted(options).root, known.rooted(options).priority) == (8, 1)
 
 
 def test_a_function_that_was_never_sent_is_not_released(known: Templates, released: list[int]) -> None:

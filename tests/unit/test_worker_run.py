@@ -337,6 +337,31 @@ def test_the_context_is_of_the_row_that_runs_and_of_the_main_thread_alone(agent:
     assert context.current() is None
 
 
+def test_the_root_is_that_of_the_row_that_runs_or_ran_last_for_all_threads(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def look(x: int) -> None:
+        seen.append(context.root())
+        thread = threading.Thread(target=lambda: seen.append(context.root()))
+        thread.start()
+        thread.join()
+        with context.entered(TaskContext(CLIENT, 77, "inner", root=9)):
+            seen.append(context.root())
+
+    assert context.root() == 0
+    agent.runner._inputs._functions[FUNCTION] = (look, None)
+    agent.hand_out(1, b"", range(1), arguments=[(0,)], root=7)
+    agent.hand_out(2, b"", range(1), arguments=[(0,)], root=8)
+    agent.run()
+    assert seen == [7, 7, 9, 8, 8, 9]
+    assert context.root() == 8
+    monkeypatch.setattr(context, "_root", 0)
+    context.uninstall()  # as in a process that it has forked
+    assert context.root() == 8
+
+
 def test_an_inline_row_runs_as_its_own_task(agent: Agent) -> None:
     inner = TaskContext(CLIENT, 77, "inner")
     seen: list[Any] = []

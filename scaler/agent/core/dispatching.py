@@ -264,5 +264,6 @@ def _run_message(
         number, client, task.batch, lo, hi, task.form, function, arguments, task.flags, task.priority, task.name,
         sizes, body, needs, objects, stale, origin.wanted(lo, hi),
         1 if origin.slots == 1 else min(origin.slots, state.workers.target), task.results,
+        task.root,
     )  # fmt: skip
     return tuple.__new__(Run, fields)  # a call of the class costs five times as much

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -35,6 +36,8 @@ class Options:
     threads: int = 0
     #: PROFILE, STREAM, WARN, FRESH of `scaler.protocol.messages`
     flags: int = 0
+    #: of tasks that a task makes: the session of the client whose leaving ends them; 0: nobody's but their own client's
+    root: int = 0
 
     @classmethod
     def make(cls, **fields: Any) -> Options:
@@ -75,6 +78,12 @@ class Options:
         if flags != self.flags:
             changes["flags"] = flags
         return self.replace(**changes) if changes else self
+
+
+@lru_cache(maxsize=256)
+def with_root(options: Options, root: int) -> Options:
+    """The same options of tasks that are made for this root's sake."""
+    return options.replace(root=root)
 
 
 def _whole(option: str, value: Any, least: int, most: int) -> int:

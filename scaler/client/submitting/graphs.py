@@ -48,6 +48,7 @@ class Graphs:
         Blocks and raises like `Client.submit_nodes`.
         """
         self._liveness.check()
+        options = self._templates.rooted(options)
         changed = _options_by_key(changes, options)
         workers: int | None = self._driver.session.workers or None
         # calls that end or run again by themselves stay by themselves

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from scaler.client.core.options import Options
+from scaler.client.core.options import Options, with_root
 from scaler.client.core.task_template import TaskTemplate, check_size
 from scaler.client.io.driver import SessionDriver
 from scaler.client.liveness import Liveness
@@ -25,11 +25,18 @@ class Templates:
     """Of one client and all its views. Any thread."""
 
     def __init__(
-        self, driver: SessionDriver, liveness: Liveness, arguments: Arguments, serializer: AnySerializer | None
+        self,
+        driver: SessionDriver,
+        liveness: Liveness,
+        arguments: Arguments,
+        serializer: AnySerializer | None,
+        root: Callable[[], int] | None = None,
     ) -> None:
+        """`root` of a client inside a worker: says for which root's sake it is asked for something now."""
         self._driver = driver
         self._liveness = liveness
         self._arguments = arguments
+        self._root = root
         self._functions = FunctionCache(serializer, large=INLINE_LIMIT)
         self._capture = self._functions.capture
         #: by token of the captured function, the one used last: found in half the time
@@ -47,6 +54,8 @@ class Templates:
         Raises TypeError for what can't be called, `SerializationError`, `StoreFull`, `ObjectTooLarge`, and what
         `Liveness.check` raises.
         """
+        if self._root is not None:
+            options = self.rooted(options)
         captured = self._capture(function)
         last = self._last.get(captured.token)
         if last is not None and last.options is options:
@@ -55,6 +64,10 @@ class Templates:
         if not template.keeps:
             self._last[template.captured.token] = template
         return template
+
+    def rooted(self, options: Options) -> Options:
+        """The options that a task which is made now has."""
+        return options if self._root is None else with_root(options, self._root())
 
     def _make(self, captured: Captured, function: Callable[..., Any], options: Options) -> TaskTemplate:
         self._liveness.check()

@@ -132,8 +132,8 @@ class NestedWaits:
     def _run_claimed(self, claimed: ev.ClaimGranted, outer: TaskContext) -> None:
         """Run a row that was claimed, in this thread, and resolve its token."""
         task, row = claimed.task, claimed.row
-        serializer = self._codec.serializer
-        inner = TaskContext(outer.client, task.batch + row, task.name, task.priority, 0, outer.stream, serializer)
+        serializer, row_id = self._codec.serializer, task.batch + row
+        inner = TaskContext(outer.client, row_id, task.name, task.priority, 0, outer.stream, serializer, task.root)
         try:
             with context.entered(inner):  # clients among the arguments ask which task they are in
                 args, kwargs = self._claimed_rows.call_of(claimed)

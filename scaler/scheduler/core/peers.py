@@ -10,6 +10,7 @@ from scaler.scheduler.core import (
     reading,
     retrying,
     returning,
+    roots,
     settling,
     store_choice,
     watching,
@@ -37,6 +38,7 @@ def join(
     if hello.role == Role.CLIENT:
         client = state.clients[number] = ClientRecord(number, hello.name, hello.boot_id, state.now, hello.session)
         out.sent[number] = 0
+        roots.join(state, hello.session)
         returning.join_client(state, out, client, hello, agent_timeout)
         return []
     if hello.role == Role.MONITOR:
@@ -152,8 +154,8 @@ def drop_monitor(state: ClusterState, out: Outgoing, monitor: MonitorRecord, rea
         state.facts.tell(PeerLeft(monitor.number, Role.MONITOR, monitor.name, reason))
 
 
-def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason: str) -> None:
-    """A client is gone, and all of it with it."""
+def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason: str) -> list[Move]:
+    """A client is gone, and all of it with it, and what its tasks have submitted as other clients."""
     out.log("INFO", f"client {client.number} ({client.name}) is gone: {reason}; dropped {client.outstanding} rows")
     returning.lose_client(state, out, client.number)
     forget_work(state, out, client, stays=False)
@@ -169,3 +171,5 @@ def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason
     state.standalone.waiting.pop(client.number, None)
     if state.facts.wanted:
         state.facts.tell(PeerLeft(client.number, Role.CLIENT, client.name, reason))
+    roots.forget_member(state, client.number)
+    return roots.leave(state, out, client.session)

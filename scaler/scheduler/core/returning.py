@@ -190,11 +190,14 @@ def lose_client(state: ClusterState, out: Outgoing, number: int) -> None:
         _drop(state, out, number, agent)
 
 
-def give_up_absent(state: ClusterState, out: Outgoing) -> None:
-    """Clients that did not come back in time will not."""
+def give_up_absent(state: ClusterState, out: Outgoing) -> list[int]:
+    """Clients that did not come back in time will not; the sessions that they had."""
+    sessions: dict[int, None] = {}
     for number in [n for n, deadline in state.returning.absent.items() if state.now >= deadline]:
         out.log("INFO", f"client {number} did not come back")
+        sessions.update((held.session, None) for held in state.returning.holdings.get(number, {}).values())
         lose_client(state, out, number)
+    return list(sessions)
 
 
 def _drop(state: ClusterState, out: Outgoing, number: int, agent: int) -> None:

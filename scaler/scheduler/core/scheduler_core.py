@@ -63,6 +63,7 @@ from scaler.scheduler.core import (
     reported_results,
     retrying,
     returning,
+    roots,
     settling,
     store_choice,
     stored_objects,
@@ -202,7 +203,7 @@ class SchedulerCore:
         if self._next_check is not None and now >= self._next_check:
             self._check_liveness()
         awaited = state.returning
-        if awaited.clients or awaited.absent:
+        if awaited.clients or awaited.absent or awaited.roots:
             self._attend_to_returning()
         if state.leaving:
             draining.attend(state, self._out)
@@ -365,7 +366,7 @@ class SchedulerCore:
         state, client, agent = self.state, self.state.clients.get(number), self.state.agents.get(number)
         monitor = state.monitors.get(number)
         if client is not None:
-            peers.drop_client(state, self._out, client, reason)
+            self._run(peers.drop_client(state, self._out, client, reason))
         elif agent is not None:
             self._run(peers.lose_agent(state, self._out, agent, reason, self._limits.retries_on_loss))
             self._run(peers.settle_lost_agent(state, self._out, agent, self._limits.retries_on_loss))
@@ -379,7 +380,9 @@ class SchedulerCore:
     def _attend_to_returning(self) -> None:
         """Put together the work of clients of which all is known; give up those that don't come."""
         state = self.state
-        returning.give_up_absent(state, self._out)
+        for session in returning.give_up_absent(state, self._out):
+            self._run(roots.leave(state, self._out, session))
+        self._run(roots.give_up_absent(state, self._out))
         for number in returning.complete(state):
             client = state.clients[number]
             try:
@@ -416,6 +419,7 @@ class SchedulerCore:
             if not self._hear_returned(client, work, message):
                 return
         work.release_rest()
+        self._run(roots.come_back(state, self._out, client, self._limits.client_timeout))
         if client.number in state.clients:
             work.forget_agents(self._out)
 
@@ -484,6 +488,10 @@ class SchedulerCore:
         function = client.functions.get(task.name)  # None of a batch that is known by another name
         if function is not None and (task.capabilities or task.threads):
             self._say_whether_unmet(function, (task.capabilities, task.threads or 1))
+        if task.root in self.state.roots.gone:
+            self._run(moves)
+            batch = client.batches.get(task.batch)
+            return roots.cancel(self.state, self._out, client, () if batch is None else (batch,))
         return moves
 
     def _say_whether_unmet(self, function: FunctionRecord, demand: Demand) -> None:
@@ -502,7 +510,8 @@ class SchedulerCore:
             raise ProtocolError("a Task with the id of one that has ended")
         admission.check_ids(client, task)
         batch_cost.check(client.values.objects, task)
-        task.client = client.number
+        task.client, task.root = client.number, task.root or client.session
+        roots.note(self.state, client, task.root)
 
     def _task_cancel(self, client: ClientRecord, message: TaskCancel) -> list[Move]:
         return withdrawing.cancel(self.state, self._out, client, message)
@@ -526,7 +535,7 @@ class SchedulerCore:
         store_choice.request(self.state, self._out, client, message.standalone)
 
     def _client_leaves(self, client: ClientRecord, message: DisconnectRequest) -> None:
-        peers.drop_client(self.state, self._out, client, "it disconnected")
+        self._run(peers.drop_client(self.state, self._out, client, "it disconnected"))
         self._out.send(client.number, DisconnectResponse())
         self._out.effects.append(Forget(client.number, "disconnected"))
 

@@ -14,7 +14,7 @@ from functools import partial
 from scaler.errors import ProtocolError
 from scaler.journal.layout import Place
 from scaler.journal.records import RECORD_HEADER, Record
-from scaler.protocol.codes import Role
+from scaler.protocol.codes import NO_ROOT, Role
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.failures import results_damaged
 from scaler.protocol.messages import (
@@ -157,7 +157,7 @@ def say_part(table: JobTable, job: Job, messages: Iterable[Message]) -> None:
             ended = _ended_rows(job, batch)
             if batch.wanted is None and list(ended) == [0, batch.rows]:
                 continue
-            message = replace(message, client=0, ended=ended)
+            message = replace(message, client=0, ended=ended, root=NO_ROOT)
             if table.results and job.identity:
                 message.results = prefix_of(table.results, job.identity, job.number)
                 message.wanted = _alone(message)

@@ -16,6 +16,7 @@ from scaler.scheduler.state.fleet_records import FleetRecord
 from scaler.scheduler.state.monitor_records import MonitorRecord, Watching
 from scaler.scheduler.state.ready_queues import ReadyQueues
 from scaler.scheduler.state.returning_records import ReturningPeers
+from scaler.scheduler.state.root_records import Roots
 
 
 @record
@@ -90,6 +91,7 @@ class ClusterState:
     recall_turn: int = 0
     #: of another scheduler's, as long as their work is not put together
     returning: ReturningPeers = field(default_factory=ReturningPeers)
+    roots: Roots = field(default_factory=Roots)
     #: of clients that are gone
     ended: EndedRows = field(default_factory=EndedRows)
     watching: Watching = field(default_factory=Watching)

@@ -46,6 +46,8 @@ class ReturningPeers:
     holdings: dict[int, dict[int, Holding]] = field(default_factory=dict)
     #: clients of which agents have something and that did not come yet -> when they are given up, seconds
     absent: dict[int, float] = field(default_factory=dict)
+    #: session of a root that did not come yet -> when it is given up, seconds
+    roots: dict[int, float] = field(default_factory=dict)
     #: number of an agent that came too late -> (client, batch) -> rows [lo, hi) that it had, is to end, and has not
     #: told of, ascending
     late: dict[int, dict[tuple[int, int], list[tuple[int, int]]]] = field(default_factory=dict)
@@ -58,5 +60,6 @@ class ReturningPeers:
     @property
     def next_deadline(self) -> float | None:
         """When somebody is waited for no longer, seconds; None if nobody is waited for."""
-        deadlines = [*self.absent.values(), *(client.deadline for client in self.clients.values() if client.expected)]
+        deadlines = [client.deadline for client in self.clients.values() if client.expected]
+        deadlines += [*self.absent.values(), *self.roots.values()]
         return min(deadlines, default=None)

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from scaler.common.findings import Finding
+from scaler.protocol.codes import NO_ROOT
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -123,6 +124,7 @@ def thorough(state: ClusterState) -> Iterator[Finding]:
     for client in state.clients.values():
         yield from _references(client)
         yield from _holders(state, client)
+        yield from _roots(state, client)
 
 
 def _places(state: ClusterState) -> Iterator[Finding]:
@@ -206,6 +208,23 @@ def _references(client: ClientRecord) -> Iterator[Finding]:
     for value, waiting in values.awaited.items():
         if not waiting:
             yield Finding(f"value {value} was asked for by nobody", value)
+
+
+def _roots(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
+    for batch in client.batches.values():
+        root = batch.task.root
+        if root in (client.session, NO_ROOT):
+            continue
+        if root not in state.roots.gone:
+            if client.number not in state.roots.members.get(root, ()):
+                yield Finding(f"batch {batch.id} would go on without its root", batch.id)
+            continue
+        for place, lo, hi in batch.runs():
+            agent = state.agents.get(place - AGENT)
+            asked = () if agent is None else agent.withdrawals
+            is_asked = any(a.kind == "force" and a.batch is batch and a.lo <= lo and hi <= a.hi for a in asked)
+            if place != DONE and not is_asked and not batch.is_recomputing(lo, hi):
+                yield Finding(f"rows {lo} to {hi} of batch {batch.id} go on without their root", batch.id)
 
 
 def _holders(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:

@@ -76,6 +76,11 @@ class SimClient(Process):
             self.post(TICK)
             self.world.after(0.5, self._pulse)
 
+    @property
+    def may_be_given_up(self) -> bool:
+        """Schedulers may know it no more, or have good reason to think that it has left."""
+        return self.left or not self.alive or self.cluster.mix.loses_clients
+
     # ---- the loop --------------------------------------------------------------------------------------------------
     def user(self, call: Callable[[], None]) -> None:
         """The user does something; a process that is stopped does it when it goes on."""
@@ -298,7 +303,7 @@ class SimClient(Process):
         task = Task(
             0, self.session.take_ids(rows), rows, form, flags, 0, 0, name,
             options.get("priority", 0), first.retries, first.timeout, options.get("capabilities", ()), u32([0, rows]),
-            threads=options.get("threads", 0),
+            threads=options.get("threads", 0), root=options.get("root", 0),
         )  # fmt: skip
         return task
 
@@ -525,3 +530,20 @@ class NestedClient(SimClient):
         if self._blocked and any(job.end is None for job in self.jobs):
             return
         self.user(self._wait)
+
+
+class LastingClient(SimClient):
+    """The client of a worker process, by which its tasks submit what none of them waits for; ends with the worker."""
+
+    role = "task"
+    is_outer = False
+
+    def __init__(self, cluster: Any, worker: Any, kind: str, host: str) -> None:
+        super().__init__(cluster, f"lasting-{worker.name}", kind, host)
+        self.worker = worker
+
+    def go_on_with(self, parent: Job, root: int) -> None:
+        """A task submits another one like itself."""
+        job = Job(self.world.next_id(), parent.us, "unwaited", stored=parent.stored)
+        job.root = self.cluster.root_of(root)
+        self.user(lambda: self.submit("unwaited", [job], root=root))

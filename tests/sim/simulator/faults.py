@@ -72,10 +72,20 @@ class Mix:
     large: float | None = None
     #: chance that a user looks at a value that is stored some time after it has ended
     late_reads: float = 0.0
+    #: chance that a task submits another one like itself and does not wait for it, for ever
+    unwaited: float = 0.0
     #: features of `FEATURES` that nobody uses
     without: frozenset[str] = frozenset()
     #: each seed draws features and faults of its own
     is_swarm: bool = False
+
+    @property
+    def loses_clients(self) -> bool:
+        """Schedulers may think of a client that is there that it is gone."""
+        return bool(
+            self.stop_client or self.snap or self.reset or self.partition or self.drop or self.late or self.cut_host
+            or self.kill_scheduler or self.stop_scheduler or self.hand_over
+        )  # fmt: skip
 
 
 #: what users do and may leave
@@ -110,6 +120,7 @@ def drawn(seed: int) -> Mix:
         late_reads=apart.choice((0.0, 0.3, 0.8)),
         stop_worker=apart.choice((0.0, 0.0, 6.0)),
         without=frozenset(feature for feature in FEATURES if random.random() < 0.4),
+        unwaited=apart.choice((0.0, 0.0, 0.05)),
     )
 
 
@@ -161,6 +172,21 @@ MIXES = {
             late_reads=0.3,
         ),
         Mix("clients", stop_client=1.5, kill_client=1.5, leave_client=1, snap=2, kill_worker=1),
+        Mix("unwaited", unwaited=0.1, kill_client=1.5, leave_client=1, kill_worker=1),
+        Mix(
+            "unwaited and faults",
+            unwaited=0.1,
+            kill_client=1,
+            leave_client=1,
+            stop_client=1,
+            kill_worker=1,
+            snap=2,
+            kill_agent=0.5,
+            stop_agent=0.5,
+            kill_scheduler=1.5,
+            stop_scheduler=0.5,
+            local_agent=False,
+        ),
         Mix("scheduler", stop_scheduler=1, kill_scheduler=1, snap=1, local_agent=False),
         Mix(
             "schedulers alone",

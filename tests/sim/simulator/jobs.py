@@ -57,6 +57,8 @@ class Job:
     renewed: bool = False
     #: how often it ran in a worker that died, or was at an agent that was lost
     deaths: int = 0
+    #: the client whose leaving ends it, if that is another one than has submitted it
+    root: Any = None
     _value: int | None = None
 
     @property
@@ -102,7 +104,7 @@ class Job:
                 kinds.add("lost")
             if job.timeout:
                 kinds.add("timeout")
-            if job.cancelled or job.grouped:
+            if job.cancelled or job.grouped or (job.root is not None and job.root.may_be_given_up):
                 kinds.add("cancelled")
             if job.renewed or ((job.stored or any(need.stored for need in job.needs)) and (losses or job.deaths)):
                 kinds.add("object")

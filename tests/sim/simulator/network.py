@@ -202,6 +202,8 @@ class Line:
         self._hello = hello
         self._begins_anew = begins_anew
         self._initiator = Initiator(hello)
+        #: the number of its session, the first one if it begins anew
+        self.session = hello.session
         self._network = network
         self._kind = kind
         self._host = host

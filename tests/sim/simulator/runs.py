@@ -11,7 +11,7 @@ from scaler.journal.directory import JournalError
 from scaler.protocol.messages import APART, GRAPH, JobQuestion, Task
 from scaler.scheduler.succession import Succession
 from simulator.checks import Wrong, check_empty, check_stores, require
-from simulator.clients import NestedClient, SimClient
+from simulator.clients import LastingClient, NestedClient, SimClient
 from simulator.durable import Disk, DurableUser, SimKeeper
 from simulator.durable_job import DurableJob
 from simulator.faults import MIXES, Faults, Mix, drawn, drawn_pair
@@ -131,7 +131,7 @@ class Cluster:
     @property
     def outer_clients(self) -> list[SimClient]:
         """Those that are processes of their own."""
-        return [client for client in self.clients if not isinstance(client, NestedClient)]
+        return [client for client in self.clients if client.is_outer]
 
     def start_server(self) -> None:
         """Start the scheduler, or start it again."""
@@ -228,6 +228,19 @@ class Cluster:
         self.clients.append(client)
         return client
 
+    def lasting_client(self, worker: Any) -> LastingClient:
+        """The client of a worker process."""
+        client = LastingClient(self, worker, worker.host.kind or "unix", worker.host.name)
+        self.clients.append(client)
+        return client
+
+    def root_of(self, session: int) -> SimClient:
+        """The client whose session this is, of those that are processes of their own."""
+        found = next((client for client in self.outer_clients if client.line.session == session), None)
+        if found is None:
+            raise Wrong(f"a task has the root {session}, which is no client's")
+        return found
+
     def run(self) -> None:
         """All of it. Raises Wrong."""
         world = self.world
@@ -237,7 +250,7 @@ class Cluster:
             process.go_on()
         world.after(RELIEF, self._relieve)
         done = world.run(world.now + BOUND, self._all_ended)
-        if not done and all(self.has_ended(client) for client in self.clients if client.alive and not client.left):
+        if not done and all(self.has_ended(client) for client in self._awaited_clients):
             asked = [(user.name, str(user._asked)[:80]) for user in self.users if not user.is_done]
             raise Wrong(f"users wait: {asked}", "scheduler-", *(name for name, _ in asked))
         if not done:
@@ -247,13 +260,13 @@ class Cluster:
                 (f"job-{job.uid}.", f"batch={job.id}", f"{job.id}") if job is not None and client is not None else ()
             )
             raise Wrong(f"rows have not ended: {[(c.name, job) for c, job in waiting[:3]]}", *words)
-        for client in self.clients:
-            if client.alive and not client.left:
-                if world.random.random() < 0.5:
-                    client.user(client.disconnect)
-                else:
-                    client.die()
+        for client in self._awaited_clients:
+            if world.random.random() < 0.5:
+                client.user(client.disconnect)
+            else:
+                client.die()
         world.run(world.now + 30.0)
+        self._end_lasting_clients()
         self._check_leavers()
         self._check_restarts()
         if self.operator is not None:
@@ -280,6 +293,16 @@ class Cluster:
         left = [client.name for client in self.clients if client.alive and not client.gone]
         if left:
             raise Wrong(f"clients wait for an answer to their goodbye: {left}")
+
+    def _end_lasting_clients(self) -> None:
+        """All roots have left, and with them what tasks have submitted for them; then the workers' clients leave."""
+        lasting = [client for client in self.clients if isinstance(client, LastingClient) and client.alive]
+        for client in lasting:
+            for job in client.waiting.values():
+                raise Wrong(f"{job} of {client.name} goes on without its root", f"job-{job.uid}.", str(job.id))
+            client.user(client.disconnect)
+        if lasting:
+            self.world.run(self.world.now + 30.0)
 
     def _relieve(self) -> None:
         """Where all hosts drain, and wait for somebody to take over what they have, another one comes."""
@@ -327,9 +350,14 @@ class Cluster:
                     raise Wrong(f"{job} ran {job.runs} times", f"job-{job.uid}.", f"batch={job.id}", str(job.id))
 
     def _all_ended(self) -> bool:
-        if not all(self.has_ended(client) for client in self.clients if client.alive and not client.left):
+        if not all(self.has_ended(client) for client in self._awaited_clients):
             return False
         return all(user.is_done for user in [*self.durable.values(), *self.users])
+
+    @property
+    def _awaited_clients(self) -> list[SimClient]:
+        """Those whose work comes to an end: what tasks submit that nobody waits for does not."""
+        return [c for c in self.clients if c.alive and not c.left and not isinstance(c, LastingClient)]
 
     def _check_restarts(self) -> None:
         """Where only schedulers were killed each row has its value, and none ran twice."""

@@ -117,6 +117,11 @@ def result(batch: int, lo: int, hi: int, outcome: int = VALUES_LIST, us: int = 1
     return SpanResult(batch, lo, hi, outcome, us, 0, NO_SIZES, b"")
 
 
+def session_of(number: int) -> int:
+    """The session of a peer of this number that has not come back."""
+    return 1_000_000 + number
+
+
 def as_heard(message: Message) -> Any:
     """What arrives of a message."""
     return decode([bytes(frame) for frame in encode(message)]).message
@@ -146,6 +151,7 @@ class FakeScheduler:
 
     def _join(self, made: Hello) -> int:
         self._last += 1
+        made.session = session_of(self._last)
         self.handle(se.Joined(self._last, made))
         return self._last
 

@@ -100,6 +100,8 @@ class SimWorker:
         self._has_waited = False
         #: a client inside the task that runs
         self.nested: Any = None
+        #: the client of this process, once a task has used it
+        self.lasting: Any = None
 
     @property
     def slots(self) -> int:
@@ -314,6 +316,9 @@ class SimWorker:
             self._say(wm.Blocked())
             self.world.after(delay, self._unblocked, assigned, row, job, spec, values)
         else:
+            if behaviour == "unwaited":
+                self.lasting = self.lasting or self.host.cluster.lasting_client(self)
+                self.lasting.go_on_with(job, assigned.run.root)
             if self.world.random.random() < DEAF:
                 self._unheard = []
             self.world.after(delay, self._ends, assigned, row, job, spec, values)
@@ -437,6 +442,8 @@ class SimWorker:
         self.alive = False
         if self.nested is not None:
             self.nested.die()
+        if self.lasting is not None:
+            self.lasting.die()
         if self.current is not None:
             self.current[2].deaths += 1
             self.world.note(self.host.name, f"worker {self.slot} dies ({status}) with job-{self.current[2].uid}.")

@@ -23,6 +23,9 @@ ACTIONS = {
     "_claim": "claims", "_object": "objects", "_burst": "bursts",
 }  # fmt: skip
 
+#: tasks of a user that submit tasks which submit tasks, for ever
+CHAINS = 3
+
 
 class User:
     """Drives one client for `duration` seconds."""
@@ -40,8 +43,11 @@ class User:
             self._large = mix.large
         self._without = mix.without
         self._fresh = mix.fresh
+        self._unwaited = mix.unwaited
         #: tokens that can be cancelled, claimed, used
         self._tokens: list[Any] = []
+        #: its tasks that submit others like themselves
+        self._chains = 0
         self._end = world.now + duration
         for _ in range(actions):
             world.after(world.random.random() ** 2 * duration, client.user, self._act)
@@ -62,6 +68,10 @@ class User:
                 job.parameter = random.randint(0, 2)
             elif job.behaviour == "slow":
                 job.behaviour, job.us = "value", random.choice((50_000, 400_000, 3_000_000))
+        habits = self._world.habits
+        if self._unwaited and self._chains < CHAINS and habits.random() < self._unwaited:
+            self._chains += 1
+            job.behaviour, job.us = "unwaited", habits.choice((80_000, 300_000))
         return job
 
     def _options(self, jobs: list[Job]) -> dict[str, Any]:
@@ -155,7 +165,7 @@ class User:
         earlier = [token for token in self._tokens if isinstance(token, Job)][-12:]
         for number in range(random.choice((1, 4, 12, 40))):
             job = self._job()
-            if job.behaviour in ("nest", "block"):
+            if job.behaviour in ("nest", "block", "unwaited"):
                 job.behaviour = "value"
             for _ in range(random.choice((0, 1, 2, 2, 4)) if jobs else 0):
                 job.needs.append(random.choice(jobs[-8:]))

@@ -1,0 +1,85 @@
+"""What tasks submit ends with the client at whose bidding they run, the *root*, though another client has submitted it.
+
+A client inside a worker says with each batch for which root it is, as its worker was told with the row that runs there.
+When a root leaves, the batches of others that name it are cancelled; what is submitted for it afterwards is, too. To
+name a root can end nothing but the sender's own rows, so it need not be proved; and a root that was never here does
+nothing: tasks of another cluster may be clients of this one.
+"""
+
+from collections.abc import Iterable
+
+from scaler.protocol.codes import NO_ROOT
+from scaler.protocol.messages import Spans, TaskCancel
+from scaler.scheduler.core import withdrawing
+from scaler.scheduler.core.moves import Move
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.client_records import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+
+#: clients that have left and are remembered
+MOST_GONE = 10_000
+
+
+def note(state: ClusterState, client: ClientRecord, root: int) -> None:
+    """A client submits something for this root."""
+    if root != client.session and root != NO_ROOT:
+        state.roots.members.setdefault(root, {})[client.number] = None
+
+
+def join(state: ClusterState, session: int) -> None:
+    """A client is here, perhaps one that was given up, or was missed."""
+    state.roots.gone.pop(session, None)
+    state.returning.roots.pop(session, None)
+
+
+def leave(state: ClusterState, out: Outgoing, session: int) -> list[Move]:
+    """A client has left, or does not come back: what others have submitted for it is cancelled, also what runs."""
+    roots = state.roots
+    state.returning.roots.pop(session, None)
+    if session == NO_ROOT:
+        return []
+    roots.gone[session] = None
+    if len(roots.gone) > MOST_GONE:
+        del roots.gone[next(iter(roots.gone))]
+    moves: list[Move] = []
+    for number in roots.members.pop(session, ()):
+        client = state.clients.get(number)
+        if client is not None:
+            moves += cancel(state, out, client, (each for each in client.batches.values() if each.task.root == session))
+    return moves
+
+
+def forget_member(state: ClusterState, number: int) -> None:
+    """A client that may have submitted something for others has left, and all that it has submitted with it."""
+    members = state.roots.members
+    for root in [root for root, numbers in members.items() if number in numbers]:
+        del members[root][number]
+        if not members[root]:
+            del members[root]
+
+
+def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, batches: Iterable[Batch]) -> list[Move]:
+    """Cancel batches of a client whose root has left."""
+    spans = Spans()
+    for batch in batches:
+        spans.add(client.number, batch.id, 0, batch.rows)
+    return withdrawing.cancel(state, out, client, TaskCancel(spans, force=True)) if spans else []
+
+
+# ---- after another scheduler -----------------------------------------------------------------------------------------
+def come_back(state: ClusterState, out: Outgoing, client: ClientRecord, patience: float) -> list[Move]:
+    """The work of a client is together again: its roots have left already, or are to come back within `patience`."""
+    named = {batch.task.root for batch in client.batches.values()} - {client.session, NO_ROOT}
+    if not named:
+        return []
+    gone = state.roots.gone
+    for root in sorted(named - gone.keys() - {other.session for other in state.clients.values()}):
+        state.returning.roots.setdefault(root, state.now + patience)
+    return cancel(state, out, client, (each for each in client.batches.values() if each.task.root in gone))
+
+
+def give_up_absent(state: ClusterState, out: Outgoing) -> list[Move]:
+    """Roots that did not come back in time will not."""
+    absent = [root for root, deadline in state.returning.roots.items() if state.now >= deadline]
+    return [move for root in absent for move in leave(state, out, root)]

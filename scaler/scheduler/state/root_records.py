@@ -1,0 +1,15 @@
+"""Roots: clients that others submit tasks for, since those others are in tasks of theirs."""
+
+from dataclasses import field
+
+from scaler.common.records import record
+
+
+@record
+class Roots:
+    """What is known of roots, by their sessions: a root may be away, or of another cluster."""
+
+    #: root -> numbers of the clients that have submitted tasks for it; a dict serves as an ordered set
+    members: dict[int, dict[int, None]] = field(default_factory=dict)
+    #: clients that have left, the last ones: what is submitted for one is cancelled; a dict serves as an ordered set
+    gone: dict[int, None] = field(default_factory=dict)
