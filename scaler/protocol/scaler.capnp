@@ -126,7 +126,7 @@ struct Task {
   needs @12 :Needs;         # absent: no row depends on anything
   places @13 :Places;       # absent: nothing that these rows need is stored
   again @14 :Again;         # absent: all its rows are new
-  root @15 :UInt64;         # session of the client for which these rows are run; 0: the sender, max: nobody
+  root @15 :UInt64;         # for which client these rows are run, as a task of it was told; 0: the sender, max: nobody
 
   struct Options {
     priority @0 :Int32;

@@ -38,7 +38,7 @@ class TaskContext:
     stream: bool = False
     #: its client's, if that has one of the user's: clients made inside inherit it
     serializer: AnySerializer | None = None
-    #: session of the client whose leaving ends this task: tasks made inside have the same
+    #: says which client's leaving ends this task: tasks made inside have the same
     root: int = 0
 
 

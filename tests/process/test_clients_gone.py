@@ -27,13 +27,20 @@ TASKS_THAT_SUBMIT_THEMSELVES = """
     import sys, time
     import scaler
 
-    def again(client):
-        client.submit(again, client)
+    def again(client, way):
+        if way == "submit":
+            client.submit(again, client, way)
+        elif way == "graph":
+            client.submit_graph({"again": (again, client, way)}, ["again"])
+        else:
+            from scaler_dask import fire_and_forget, get_client
+
+            fire_and_forget(get_client().submit(again, client, way, pure=False))
         time.sleep(0.02)
 
     client = scaler.Client(sys.argv[1])
     for _ in range(3):
-        client.submit(again, client).result(20)
+        client.submit(again, client, sys.argv[2]).result(20)
     print("begun", flush=True)
     time.sleep(100)
 """
@@ -133,10 +140,14 @@ def test_what_is_not_referred_to_any_more_is_forgotten(daemons):
     until(only_the_function_is_left)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
-def test_tasks_that_submit_themselves_for_ever_end_with_the_program_that_began_it(daemons, scripts, number):
+@pytest.mark.parametrize(
+    ("way", "number"),
+    [("submit", signal.SIGKILL), ("graph", signal.SIGINT), ("dask", signal.SIGKILL)],
+    ids=["killed", "interrupted", "dask"],
+)
+def test_tasks_that_submit_themselves_for_ever_end_with_the_program_that_began_it(daemons, scripts, way, number):
     quick(daemons)
-    script = scripts.start(TASKS_THAT_SUBMIT_THEMSELVES, daemons.address)
+    script = scripts.start(TASKS_THAT_SUBMIT_THEMSELVES, daemons.address, way)
     script.says("begun")
     assert " 0 rows" not in daemons.state()  # none of them had been waited for
     script.signal(number)
@@ -144,3 +155,15 @@ def test_tasks_that_submit_themselves_for_ever_end_with_the_program_that_began_i
     other = daemons.client()
     assert other.map(double, range(100), timeout=20) == [2 * x for x in range(100)]
     assert " 0 rows, 0 queued, 0 at agents" in daemons.state()
+
+
+def test_they_end_as_well_if_it_is_killed_while_no_scheduler_is_there(daemons, scripts):
+    quick(daemons)
+    script = scripts.start(TASKS_THAT_SUBMIT_THEMSELVES, daemons.address, "submit")
+    script.says("begun")
+    daemons.scheduler.signal(signal.SIGKILL)
+    daemons.scheduler.ends(5)
+    script.signal(signal.SIGKILL)
+    daemons.start_scheduler("--heartbeat-interval", "0.2", "--client-timeout", "1.5", "--agent-timeout", "1.5")
+    daemons.scheduler.says("goes on with [1-9][0-9]* rows")
+    until(lambda: " 0 rows, 0 queued, 0 at agents" in daemons.state(), "tasks of nobody to end")

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulator.scripted import FakeScheduler, graph, result, spans, task
+from simulator.scripted import FakeScheduler, graph, result, root_of, session_of, spans, task
 from support.weight import objects_below
 
 from scaler.protocol.messages import (
@@ -44,6 +44,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.core import events as se
+from scaler.scheduler.core import roots
 from scaler.scheduler.core.returning import PATIENCE
 from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING
 from scaler.scheduler.state.validate import validate
@@ -603,7 +604,7 @@ ROOT = 77
 
 
 def test_what_was_submitted_for_a_client_that_does_not_come_back_is_cancelled(fake: FakeScheduler) -> None:
-    back(fake, task(10, 2, root=ROOT), task(20, 2))
+    back(fake, task(10, 2, root=roots.root_of(ROOT)), task(20, 2))
     agent_back(fake, inventory((10, 0, 1)))
     fake.heard(CLIENT)
     fake.wait(fake.core._limits.client_timeout / 2)
@@ -623,7 +624,7 @@ def test_what_was_submitted_for_a_client_that_comes_back_goes_on_until_that_leav
 ) -> None:
     if comes_first:
         fake.come_back("client", OTHER, ROOT)
-    back(fake, task(10, 1, root=ROOT))
+    back(fake, task(10, 1, root=roots.root_of(ROOT)))
     agent_back(fake, inventory((10, 0, 1)))
     if not comes_first:
         fake.come_back("client", OTHER, ROOT)
@@ -636,7 +637,7 @@ def test_what_was_submitted_for_a_client_that_comes_back_goes_on_until_that_leav
 
 def test_a_root_may_leave_before_the_work_of_its_tasks_is_together(fake: FakeScheduler) -> None:
     fake.come_back("client", OTHER, ROOT)
-    back(fake, task(10, 2, root=ROOT))
+    back(fake, task(10, 2, root=roots.root_of(ROOT)))
     fake.say(OTHER, DisconnectRequest())
     agent_back(fake, inventory((10, 0, 1)))
     assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [[(CLIENT, 10, 0, 1)]]
@@ -647,7 +648,18 @@ def test_a_client_of_which_only_agents_have_something_is_a_root_as_well(fake: Fa
     """A task of its runs there, and submits as another client, which the last scheduler has never seen."""
     agent_back(fake, inventory((10, 0, 1), session=ROOT))
     nested = fake.client()
-    fake.say(nested, task(20, 1, root=ROOT))
+    fake.say(nested, task(20, 1, root=roots.root_of(ROOT)))
     fake.wait(fake.core._limits.client_timeout + 0.1)
     fake.end_all(AGENT, nested, CANCELLED)
     assert [batch for batch, *_, outcome in fake.ends(nested) if outcome == CANCELLED] == [20]
+
+
+def test_an_agent_can_not_say_of_a_client_that_is_here_that_it_did_not_come_back(fake: FakeScheduler) -> None:
+    root = fake.client()
+    nested = fake.client()
+    fake.say(nested, task(20, 1, root=root_of(root)))
+    agent_back(fake, inventory((10, 0, 1), session=session_of(root)))
+    fake.wait(fake.core._limits.client_timeout + 0.1)
+    fake.say(nested, task(30, 1, root=root_of(root)))
+    assert not fake.heard(AGENT, TaskCancel)
+    assert fake.core.state.clients[nested].outstanding == 2

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from simulator.scripted import FakeScheduler, graph, hello, result, session_of, spans, task
+from simulator.scripted import FakeScheduler, graph, hello, result, root_of, session_of, spans, task
 from support.counting import calls_of
 
 from scaler.protocol.codes import NO_ROOT
@@ -794,7 +794,7 @@ def test_what_others_have_submitted_for_a_client_ends_with_it(says_goodbye: bool
     fake = FakeScheduler(1)
     (agent,) = fake.agents
     root, another, nested = fake.client(), fake.client(), fake.client()
-    fake.say(nested, task(10, 2, root=session_of(root)), task(20, 2, root=session_of(another)), task(30, 1))
+    fake.say(nested, task(10, 2, root=root_of(root)), task(20, 2, root=root_of(another)), task(30, 1))
     ((batch, lo, hi), *_) = fake.placed(agent)
     assert batch == 10
     if says_goodbye:
@@ -817,7 +817,7 @@ def test_a_root_travels_to_agents_and_is_the_client_itself_by_default() -> None:
     client = fake.client()
     fake.say(client, task(10, 1), task(20, 1, root=77))
     sent = {message.batch: message for message in fake.heard(fake.agents[0], Task)}
-    assert [sent[batch].root for batch in (10, 20)] == [session_of(client), 77]
+    assert [sent[batch].root for batch in (10, 20)] == [root_of(client), 77]
 
 
 def test_what_is_submitted_for_a_client_that_has_left_is_cancelled() -> None:
@@ -827,8 +827,8 @@ def test_what_is_submitted_for_a_client_that_has_left_is_cancelled() -> None:
     root, nested = fake.client(), fake.client()
     fake.lose(root)
     late = graph(10, [[], [0], [0, 1]], [2])
-    late.root = session_of(root)
-    fake.say(nested, late, task(20, 3, root=session_of(root)), task(30, 1))
+    late.root = root_of(root)
+    fake.say(nested, late, task(20, 3, root=root_of(root)), task(30, 1))
     fake.end_all(agent, nested, CANCELLED)
     assert {batch for batch, *_, outcome in fake.ends(nested) if outcome == CANCELLED} >= {10, 20}
     assert not fake.core.state.clients[nested].batches.keys() & {10, 20}
@@ -840,12 +840,12 @@ def test_a_client_that_was_given_up_and_comes_again_is_a_root_again() -> None:
     root, nested = fake.client(), fake.client()
     fake.lose(root)
     fake.come_back("client", root, session_of(root))
-    fake.say(nested, task(10, 1, root=session_of(root)))
+    fake.say(nested, task(10, 1, root=root_of(root)))
     assert fake.placed(fake.agents[0]) == [(10, 0, 1)]
     assert fake.ends(nested) == []
 
 
-@pytest.mark.parametrize("root", [session_of(1), 12345, NO_ROOT], ids=["an agent's", "nobody's", "none"])
+@pytest.mark.parametrize("root", [root_of(1), 12345, NO_ROOT], ids=["an agent's", "nobody's", "none"])
 def test_a_root_that_is_no_clients_means_nothing(root: int) -> None:
     fake = FakeScheduler(1)
     other, nested = fake.client(), fake.client()
@@ -859,7 +859,7 @@ def test_whoever_names_a_root_ends_nobody_elses_rows() -> None:
     fake = FakeScheduler(1)
     victim, hostile = fake.client(), fake.client()
     fake.say(victim, task(10, 3))
-    fake.say(hostile, task(10, 3, root=session_of(victim)))
+    fake.say(hostile, task(10, 3, root=root_of(victim)))
     fake.lose(hostile)
     fake.handle(ev.Joined(99, hello("client", "of no root")))  # whose session may be any
     fake.lose(99)
@@ -873,7 +873,7 @@ def test_of_clients_that_have_left_the_last_ones_are_remembered(monkeypatch: pyt
     left = [fake.client() for _ in range(3)]
     for number in left:
         fake.lose(number)
-    assert list(fake.core.state.roots.gone) == [session_of(number) for number in left[1:]]
+    assert list(fake.core.state.roots.gone) == [root_of(number) for number in left[1:]]
 
 
 # ---- taking rows back ------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class Options:
     threads: int = 0
     #: PROFILE, STREAM, WARN, FRESH of `scaler.protocol.messages`
     flags: int = 0
-    #: of tasks that a task makes: the session of the client whose leaving ends them; 0: nobody's but their own client's
+    #: of tasks that a task makes: says which client's leaving ends them; 0: nobody's but their own client's
     root: int = 0
 
     @classmethod

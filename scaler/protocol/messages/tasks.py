@@ -50,8 +50,8 @@ class Task(Message):
     results: str = ""
     #: of clients that return: bounds of the rows that have ended for them, ascending
     ended: "array[int]" = column(u32)
-    #: session of the client whose leaving ends these rows, as that of the sender does; 0: it is the sender's own, and
-    #: `NO_ROOT` that of nobody
+    #: the client whose leaving ends these rows, as that of the sender does: what a task of it was told; 0: the sender
+    #: itself, `NO_ROOT`: nobody
     root: int = 0
     has_bodies: ClassVar[bool] = True
     #: fields that are rarely set travel in structs of their own, which are then absent

@@ -37,8 +37,9 @@ def join(
         state.facts.tell(PeerJoined(number, hello.role, hello.name))
     if hello.role == Role.CLIENT:
         client = state.clients[number] = ClientRecord(number, hello.name, hello.boot_id, state.now, hello.session)
+        client.root = roots.root_of(hello.session)
         out.sent[number] = 0
-        roots.join(state, hello.session)
+        roots.join(state, client.root)
         returning.join_client(state, out, client, hello, agent_timeout)
         return []
     if hello.role == Role.MONITOR:
@@ -172,4 +173,4 @@ def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason
     if state.facts.wanted:
         state.facts.tell(PeerLeft(client.number, Role.CLIENT, client.name, reason))
     roots.forget_member(state, client.number)
-    return roots.leave(state, out, client.session)
+    return roots.leave(state, out, client.root)

@@ -1,5 +1,8 @@
 """What tasks submit ends with the client at whose bidding they run, the *root*, though another client has submitted it.
 
+A root is known by a digest of its session's number: workers are told it, and whoever knows the number itself may take
+the session over.
+
 A client inside a worker says with each batch for which root it is, as its worker was told with the row that runs there.
 When a root leaves, the batches of others that name it are cancelled; what is submitted for it afterwards is, too. To
 name a root can end nothing but the sender's own rows, so it need not be proved; and a root that was never here does
@@ -7,6 +10,7 @@ nothing: tasks of another cluster may be clients of this one.
 """
 
 from collections.abc import Iterable
+from hashlib import blake2b
 
 from scaler.protocol.codes import NO_ROOT
 from scaler.protocol.messages import Spans, TaskCancel
@@ -21,32 +25,37 @@ from scaler.scheduler.state.cluster import ClusterState
 MOST_GONE = 10_000
 
 
+def root_of(session: int) -> int:
+    """What the client with this session is known by as a root, at each scheduler."""
+    return int.from_bytes(blake2b(session.to_bytes(8, "little"), digest_size=8).digest(), "little") or 1
+
+
 def note(state: ClusterState, client: ClientRecord, root: int) -> None:
     """A client submits something for this root."""
-    if root != client.session and root != NO_ROOT:
+    if root != client.root and root != NO_ROOT:
         state.roots.members.setdefault(root, {})[client.number] = None
 
 
-def join(state: ClusterState, session: int) -> None:
+def join(state: ClusterState, root: int) -> None:
     """A client is here, perhaps one that was given up, or was missed."""
-    state.roots.gone.pop(session, None)
-    state.returning.roots.pop(session, None)
+    state.roots.gone.pop(root, None)
+    state.returning.roots.pop(root, None)
 
 
-def leave(state: ClusterState, out: Outgoing, session: int) -> list[Move]:
+def leave(state: ClusterState, out: Outgoing, root: int) -> list[Move]:
     """A client has left, or does not come back: what others have submitted for it is cancelled, also what runs."""
     roots = state.roots
-    state.returning.roots.pop(session, None)
-    if session == NO_ROOT:
+    state.returning.roots.pop(root, None)
+    if root == NO_ROOT:
         return []
-    roots.gone[session] = None
+    roots.gone[root] = None
     if len(roots.gone) > MOST_GONE:
         del roots.gone[next(iter(roots.gone))]
     moves: list[Move] = []
-    for number in roots.members.pop(session, ()):
+    for number in roots.members.pop(root, ()):
         client = state.clients.get(number)
         if client is not None:
-            moves += cancel(state, out, client, (each for each in client.batches.values() if each.task.root == session))
+            moves += cancel(state, out, client, (each for each in client.batches.values() if each.task.root == root))
     return moves
 
 
@@ -70,16 +79,19 @@ def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, batches: It
 # ---- after another scheduler -----------------------------------------------------------------------------------------
 def come_back(state: ClusterState, out: Outgoing, client: ClientRecord, patience: float) -> list[Move]:
     """The work of a client is together again: its roots have left already, or are to come back within `patience`."""
-    named = {batch.task.root for batch in client.batches.values()} - {client.session, NO_ROOT}
+    named = {batch.task.root for batch in client.batches.values()} - {client.root, NO_ROOT}
     if not named:
         return []
     gone = state.roots.gone
-    for root in sorted(named - gone.keys() - {other.session for other in state.clients.values()}):
+    for root in sorted(named - gone.keys() - {other.root for other in state.clients.values()}):
         state.returning.roots.setdefault(root, state.now + patience)
     return cancel(state, out, client, (each for each in client.batches.values() if each.task.root in gone))
 
 
-def give_up_absent(state: ClusterState, out: Outgoing) -> list[Move]:
-    """Roots that did not come back in time will not."""
+def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int]) -> list[Move]:
+    """Roots that did not come back in time will not, nor clients that agents have told of, by these `sessions`."""
     absent = [root for root, deadline in state.returning.roots.items() if state.now >= deadline]
+    if sessions:
+        here = {client.root for client in state.clients.values()}  # an agent may say anything
+        absent += [root for root in map(root_of, sessions) if root not in here]
     return [move for root in absent for move in leave(state, out, root)]

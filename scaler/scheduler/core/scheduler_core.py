@@ -380,9 +380,8 @@ class SchedulerCore:
     def _attend_to_returning(self) -> None:
         """Put together the work of clients of which all is known; give up those that don't come."""
         state = self.state
-        for session in returning.give_up_absent(state, self._out):
-            self._run(roots.leave(state, self._out, session))
-        self._run(roots.give_up_absent(state, self._out))
+        sessions = returning.give_up_absent(state, self._out)
+        self._run(roots.give_up_absent(state, self._out, sessions))
         for number in returning.complete(state):
             client = state.clients[number]
             try:
@@ -510,7 +509,7 @@ class SchedulerCore:
             raise ProtocolError("a Task with the id of one that has ended")
         admission.check_ids(client, task)
         batch_cost.check(client.values.objects, task)
-        task.client, task.root = client.number, task.root or client.session
+        task.client, task.root = client.number, task.root or client.root
         roots.note(self.state, client, task.root)
 
     def _task_cancel(self, client: ClientRecord, message: TaskCancel) -> list[Move]:

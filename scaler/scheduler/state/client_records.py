@@ -114,6 +114,8 @@ class ClientRecord:
     seen: float
     #: its own number of its session
     session: int = 0
+    #: what tasks made for its sake are known by: see `roots.py`
+    root: int = 0
     #: id -> batch with rows that have not ended
     batches: dict[int, Batch] = field(default_factory=dict)
     #: the keys of `batches`, ascending

@@ -46,7 +46,7 @@ class ReturningPeers:
     holdings: dict[int, dict[int, Holding]] = field(default_factory=dict)
     #: clients of which agents have something and that did not come yet -> when they are given up, seconds
     absent: dict[int, float] = field(default_factory=dict)
-    #: session of a root that did not come yet -> when it is given up, seconds
+    #: root that did not come yet -> when it is given up, seconds
     roots: dict[int, float] = field(default_factory=dict)
     #: number of an agent that came too late -> (client, batch) -> rows [lo, hi) that it had, is to end, and has not
     #: told of, ascending

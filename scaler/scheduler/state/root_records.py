@@ -1,4 +1,4 @@
-"""Roots: clients that others submit tasks for, since those others are in tasks of theirs."""
+"""Roots: clients that others submit tasks for, since those others are in tasks of theirs. See `core/roots.py`."""
 
 from dataclasses import field
 
@@ -7,7 +7,7 @@ from scaler.common.records import record
 
 @record
 class Roots:
-    """What is known of roots, by their sessions: a root may be away, or of another cluster."""
+    """What is known of roots: one may be away, or of another cluster."""
 
     #: root -> numbers of the clients that have submitted tasks for it; a dict serves as an ordered set
     members: dict[int, dict[int, None]] = field(default_factory=dict)

@@ -213,7 +213,7 @@ def _references(client: ClientRecord) -> Iterator[Finding]:
 def _roots(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
     for batch in client.batches.values():
         root = batch.task.root
-        if root in (client.session, NO_ROOT):
+        if root in (client.root, NO_ROOT):
             continue
         if root not in state.roots.gone:
             if client.number not in state.roots.members.get(root, ()):

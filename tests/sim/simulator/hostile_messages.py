@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from scaler.protocol import messages as m
 from scaler.protocol.codec import MESSAGE_CLASSES, encode
+from simulator.scripted import root_of
 
 T = TypeVar("T")
 
@@ -205,6 +206,8 @@ class Hostile:
         objects = self._few()
         task.objects = self._ids_of(objects)
         task.bodies += [b"object"] * len(objects)
+        if random.random() < 0.3:
+            task.root = random.choice((root_of(self._peer()), *EDGES_64))
         return task
 
     def _result(self) -> m.TaskResult:

@@ -118,7 +118,7 @@ def tasks(draw: Any) -> m.Task:
         task.wanted = m.u8(draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)))
         task.graph = draw(U64)
     if draw(st.booleans()):
-        task.ended = m.u32([0, 1])
+        task.ended, task.root = m.u32([0, 1]), draw(U64)
     if draw(st.booleans()):
         task.stored, task.stored_sizes, task.holder_counts, task.holders = draw(holders())
     others = draw(st.lists(BYTES, max_size=3))

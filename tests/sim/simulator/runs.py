@@ -9,6 +9,7 @@ from typing import Any
 from scaler.defaults import HEARTBEAT_INTERVAL
 from scaler.journal.directory import JournalError
 from scaler.protocol.messages import APART, GRAPH, JobQuestion, Task
+from scaler.scheduler.core import roots
 from scaler.scheduler.succession import Succession
 from simulator.checks import Wrong, check_empty, check_stores, require
 from simulator.clients import LastingClient, NestedClient, SimClient
@@ -234,11 +235,11 @@ class Cluster:
         self.clients.append(client)
         return client
 
-    def root_of(self, session: int) -> SimClient:
-        """The client whose session this is, of those that are processes of their own."""
-        found = next((client for client in self.outer_clients if client.line.session == session), None)
+    def root_of(self, root: int) -> SimClient:
+        """The client that a task has as its root, one of those that are processes of their own."""
+        found = next((client for client in self.outer_clients if roots.root_of(client.line.session) == root), None)
         if found is None:
-            raise Wrong(f"a task has the root {session}, which is no client's")
+            raise Wrong(f"a task has the root {root}, which is no client's")
         return found
 
     def run(self) -> None:

@@ -42,6 +42,7 @@ from scaler.protocol.messages import (
 from scaler.protocol.messages.worker_columns import unpack
 from scaler.protocol.results import NO_SIZES, ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
+from scaler.scheduler.core import roots
 from scaler.scheduler.core.scheduler_core import SchedulerCore
 from scaler.scheduler.state.batch_records import AGENT
 from scaler.worker_protocol import messages as wm
@@ -120,6 +121,11 @@ def result(batch: int, lo: int, hi: int, outcome: int = VALUES_LIST, us: int = 1
 def session_of(number: int) -> int:
     """The session of a peer of this number that has not come back."""
     return 1_000_000 + number
+
+
+def root_of(number: int) -> int:
+    """That peer as a root."""
+    return roots.root_of(session_of(number))
 
 
 def as_heard(message: Message) -> Any:

@@ -91,7 +91,7 @@ class User:
         for job in jobs:
             job.retries = 0 if "retries" in self._without else retries
             job.timeout = 0.0 if "timeouts" in self._without else timeout
-        if "priorities" in self._without:
+        if "priorities" in self._without or self._unwaited:  # what is less urgent than endless work would never run
             options.pop("priority", None)
         if "capabilities" in self._without:
             options.pop("capabilities", None)
