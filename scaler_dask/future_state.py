@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.extension import Future as EngineFuture
+from scaler.extension import task_root
 from scaler_dask.sources import NoValue, Source, TaskValue
 
 
@@ -17,7 +18,7 @@ class FutureState:
     Any thread may call the methods.
     """
 
-    __slots__ = ("__weakref__", "_arguments", "_source", "_submit_again", "_watched", "_watchers", "key")
+    __slots__ = ("__weakref__", "_arguments", "_source", "_submit_again", "_watched", "_watchers", "key", "root")
 
     def __init__(
         self,
@@ -27,6 +28,8 @@ class FutureState:
         arguments: tuple[FutureState, ...] = (),
     ) -> None:
         self.key = key
+        #: whose leaving ends it, if it was made by a task
+        self.root = task_root()
         #: another one after `cancel` and `retry`
         self._source = source
         #: makes the same call; kept until it is known that the task has succeeded

@@ -1,4 +1,7 @@
-"""Which key stands for what: of each client its keys, as long as somebody holds a future of them."""
+"""Which key stands for what: of each client its keys, as long as somebody holds a future of them.
+
+In a worker each program has keys of its own: what tasks of one have submitted ends when that leaves.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from scaler.extension import task_root
 from scaler_dask.future_state import FutureState
 
 
@@ -35,7 +39,8 @@ class Registry:
 
     def __init__(self, owner: FutureOwner) -> None:
         self.owner = owner
-        self._states: weakref.WeakValueDictionary[Any, FutureState] = weakref.WeakValueDictionary()
+        #: by root and key
+        self._states: weakref.WeakValueDictionary[tuple[int, Any], FutureState] = weakref.WeakValueDictionary()
         #: called with each state that is added
         self.observers: list[Callable[[FutureState], None]] = []
 
@@ -49,18 +54,18 @@ class Registry:
 
     def add(self, state: FutureState) -> None:
         """From now on its key stands for this."""
-        self._states[state.key] = state
+        self._states[state.root, state.key] = state
         for observer in self.observers:
             observer(state)
 
     def get(self, key: Any) -> FutureState | None:
         """What this key stands for, if somebody holds a future of it."""
-        return self._states.get(key)
+        return self._states.get((task_root(), key))
 
     def remove(self, state: FutureState) -> None:
         """Its key stands for it no more."""
-        if self._states.get(state.key) is state:
-            del self._states[state.key]
+        if self._states.get((state.root, state.key)) is state:
+            del self._states[state.root, state.key]
 
     def clear(self) -> None:
         """No key stands for anything."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         surrounding_serializer,
     )
     from scaler.extension.clusters import begin_local_cluster
-    from scaler.extension.in_worker import forget_run, run_once, worker_slot_lent
+    from scaler.extension.in_worker import forget_run, run_once, task_root, worker_slot_lent
     from scaler.extension.interrupts import (
         abandon,
         has_ended_program,
@@ -102,6 +102,7 @@ __all__ = [
     "surrounding_address",
     "surrounding_serializer",
     "take_result",
+    "task_root",
     "wait_in_steps",
     "with_warnings_kept",
     "worker_slot_lent",
@@ -142,6 +143,7 @@ _HOMES = {
     "surrounding_address": "scaler.extension.clients",
     "surrounding_serializer": "scaler.extension.clients",
     "take_result": "scaler.client.future",
+    "task_root": "scaler.extension.in_worker",
     "wait_in_steps": "scaler.extension.interrupts",
     "with_warnings_kept": "scaler.extension.submitting",
     "worker_slot_lent": "scaler.extension.in_worker",

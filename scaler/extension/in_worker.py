@@ -39,6 +39,14 @@ def forget_run(key: str) -> bool:
     return was_run
 
 
+def task_root() -> int:
+    """A number of the program on whose behalf this process runs a task, or ran the last one; 0 outside of workers.
+
+    What tasks submit is cancelled when that program leaves, and so is of no use to tasks of others. Does not block.
+    """
+    return context.root()
+
+
 @contextlib.contextmanager
 def worker_slot_lent() -> Iterator[None]:
     """Within this context the calling task only waits: its worker's slot is another worker's meanwhile.
