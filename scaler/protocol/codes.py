@@ -192,6 +192,17 @@ class Wish(IntEnum):
     END = 2
 
 
+class WithdrawalKind(StrEnum):
+    """What becomes of a row that an agent gives back because its client has asked for that."""
+
+    #: its client runs it itself
+    CLAIM = "claim"
+    #: it is reported as cancelled
+    CANCEL = "cancel"
+    #: the same, and its worker is ended if it runs already
+    FORCE = "force"
+
+
 class ObjectKind(IntEnum):
     """What is said of an object in an `ObjectAnnounce`."""
 

@@ -24,11 +24,11 @@ from scaler.agent.state.host import HostState
 from scaler.agent.state.object_moves import OBJECT_TRANSITIONS, IllegalObjectMove
 from scaler.agent.state.object_records import ObjectState
 from scaler.agent.state.validate import validate
-from scaler.agent.state.withdrawals import Withdrawal
 from scaler.agent.state.worker_moves import WORKER_TRANSITIONS, IllegalWorkerMove
 from scaler.agent.state.worker_records import HISTORY, WorkerState
 from scaler.agent.validating import ValidatingCore
 from scaler.common.findings import InvalidState
+from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import LOST, VALUES_LIST, ClientDeparture, HeartbeatEcho, Neighbours, ObjectGone, u32
 from scaler.worker_protocol import messages as wm
 
@@ -294,7 +294,7 @@ def spoil_backing_off(state: HostState) -> None:
 
 
 def spoil_withdrawal(state: HostState) -> None:
-    state.withdrawals.withdrawing[C, 99, 0] = Withdrawal.CANCEL
+    state.withdrawals.withdrawing[C, 99, 0] = WithdrawalKind.CANCEL
 
 
 def spoil_return(state: HostState) -> None:

@@ -57,9 +57,9 @@ from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState, new_host
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.state.rows import row_ranges_of
-from scaler.agent.state.withdrawals import Withdrawal
 from scaler.agent.state.worker_records import WorkerRecord
 from scaler.common import findings
+from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import (
     BalanceRequest,
     ClientDeparture,
@@ -145,7 +145,7 @@ class AgentCore:
         self._of_scheduler: dict[type[Message], Callable[[Any], None]] = {
             Task: self._task,
             TaskCancel: self._cancel,
-            TaskClaim: lambda message: withdrawing.withdraw(state, out, message, Withdrawal.CLAIM),
+            TaskClaim: lambda message: withdrawing.withdraw(state, out, message, WithdrawalKind.CLAIM),
             BalanceRequest: partial(withdrawing.balance, state, out),
             ObjectAnnounce: partial(storing.take_announced, state, out),
             ObjectFetch: partial(sharing.answer_scheduler, state, out),
@@ -313,5 +313,5 @@ class AgentCore:
         self._state.unsettled.sessions[message.client] = message.session
 
     def _cancel(self, message: TaskCancel) -> None:
-        what = Withdrawal.FORCE if message.force else Withdrawal.CANCEL
+        what = WithdrawalKind.FORCE if message.force else WithdrawalKind.CANCEL
         withdrawing.withdraw(self._state, self.out, message.spans, what)

@@ -19,7 +19,7 @@ from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
-from scaler.agent.state.worker_records import BUSY, IDLE, WorkerRecord
+from scaler.agent.state.worker_records import BUSY, IDLE, Dispatch, WorkerRecord
 from scaler.protocol.messages import FRESH
 from scaler.store.layout import Key
 from scaler.worker_protocol.messages import Need, Run
@@ -217,20 +217,19 @@ def _hand_over(
     state: HostState, out: Outgoing, worker: WorkerRecord, origin: RowRange, lo: int, hi: int, each: float | None
 ) -> None:
     expected = None if each is None else each * (hi - lo)
-    number, _ = dispatch_moves.open_dispatch(state, worker, origin, lo, hi, expected)
+    dispatch = dispatch_moves.open_dispatch(state, worker, origin, lo, hi, expected)
     if origin.task.flags & FRESH or (state.limits.tasks and worker.ended + worker.rows >= state.limits.tasks):
         wear_out(state, worker)
     if worker.state is IDLE:
         worker.note_heard(state.now)
         worker.has_waited = worker.gives_back = False
         worker_moves.move(state, worker, BUSY)
-    out.add(ToWorker(worker.slot, _run_message(state, out, worker, number, origin, lo, hi)))
+    out.add(ToWorker(worker.slot, _run_message(state, out, worker, dispatch)))
 
 
-def _run_message(
-    state: HostState, out: Outgoing, worker: WorkerRecord, number: int, origin: RowRange, lo: int, hi: int
-) -> Run:
+def _run_message(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch) -> Run:
     """What a worker is told to run; objects that it doesn't have go along and count as known from now on."""
+    origin, ((lo, hi),) = dispatch.origin, dispatch.left
     known, inline = worker.objects, state.objects.inline
     stale, worker.stale = worker.stale, []
     task, client = origin.task, origin.client
@@ -261,8 +260,8 @@ def _run_message(
         out.log("ERROR", f"a defect of the cluster: rows of {task.name} came without object {missing}: they fail")
     known.update(needed)
     fields = (
-        number, client, task.batch, lo, hi, task.form, function, arguments, task.flags, task.priority, task.name,
-        sizes, body, needs, objects, stale, origin.wanted(lo, hi),
+        dispatch.number, client, task.batch, lo, hi, task.form, function, arguments, task.flags, task.priority,
+        task.name, sizes, body, needs, objects, stale, origin.wanted(lo, hi),
         1 if origin.slots == 1 else min(origin.slots, state.workers.target), task.results,
         task.root,
     )  # fmt: skip

@@ -14,8 +14,8 @@ from scaler.agent.core.events import LookAt, Looked
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
-from scaler.agent.state.withdrawals import Withdrawal
 from scaler.agent.state.worker_records import IDLE, SILENT, KillKind, WorkerRecord
+from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import (
     CANCELLED,
     BalanceRequest,
@@ -31,7 +31,7 @@ from scaler.store.layout import Key
 FORCE_PATIENCE = 0.1
 
 
-def withdraw(state: HostState, out: Outgoing, spans: Spans, what: Withdrawal) -> None:
+def withdraw(state: HostState, out: Outgoing, spans: Spans, what: WithdrawalKind) -> None:
     """Take these rows back; those that are claimed and not here are refused."""
     gone = Spans()
     for client, batch, lo, hi in spans:
@@ -48,25 +48,25 @@ def withdraw(state: HostState, out: Outgoing, spans: Spans, what: Withdrawal) ->
                         rows = range(max(a, lo), min(b, hi))
                         found += len(rows)
                         _withdraw_from(state, out, worker, client, batch, rows, what)
-        if found < hi - lo and what is Withdrawal.CLAIM:
+        if found < hi - lo and what is WithdrawalKind.CLAIM:
             gone.add(client, batch, lo, hi)
     if gone:
         out.say(TaskClaimResponse(Spans(), gone))
 
 
 def _withdraw_from(
-    state: HostState, out: Outgoing, worker: WorkerRecord, client: int, batch: int, rows: range, what: Withdrawal
+    state: HostState, out: Outgoing, worker: WorkerRecord, client: int, batch: int, rows: range, what: WithdrawalKind
 ) -> None:
     if not rows:
         return
     for row in rows:
         state.withdrawals.withdrawing[client, batch, row] = what
     first = worker.first
-    if what is Withdrawal.FORCE and first.origin.key == (client, batch) and first.left and first.left[0][0] in rows:
+    if what is WithdrawalKind.FORCE and first.origin.key == (client, batch) and first.left and first.left[0][0] in rows:
         worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
     else:
         worker_commands.recall(state, out, worker, keep=0)
-        if what is Withdrawal.FORCE:
+        if what is WithdrawalKind.FORCE:
             state.withdrawals.look_at[worker.slot] = state.now + FORCE_PATIENCE
 
 
@@ -89,12 +89,12 @@ def take_look(state: HostState, out: Outgoing, event: Looked) -> None:
     number, row = event.begun
     if worker is None or number not in worker.dispatches:
         return
-    if state.withdrawals.withdrawing.get((*worker.dispatches[number].origin.key, row)) is Withdrawal.FORCE:
+    if state.withdrawals.withdrawing.get((*worker.dispatches[number].origin.key, row)) is WithdrawalKind.FORCE:
         worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
 
 
-def _tell_withdrawn(out: Outgoing, what: Withdrawal, client: int, batch: int, lo: int, hi: int) -> None:
-    if what is Withdrawal.CLAIM:
+def _tell_withdrawn(out: Outgoing, what: WithdrawalKind, client: int, batch: int, lo: int, hi: int) -> None:
+    if what is WithdrawalKind.CLAIM:
         granted = Spans()
         granted.add(client, batch, lo, hi)
         out.say(TaskClaimResponse(granted, Spans()))
@@ -124,7 +124,7 @@ def take_ended(state: HostState, out: Outgoing, client: int, batch: int, lo: int
     """Rows have ended: those that were to be withdrawn are not."""
     withdrawing = state.withdrawals.withdrawing
     for row in range(lo, hi):
-        if withdrawing.pop((client, batch, row), None) is Withdrawal.CLAIM:
+        if withdrawing.pop((client, batch, row), None) is WithdrawalKind.CLAIM:
             refused = Spans()
             refused.add(client, batch, row, row + 1)
             out.say(TaskClaimResponse(Spans(), refused))
@@ -149,11 +149,11 @@ def refuse_running(state: HostState, out: Outgoing, worker: WorkerRecord, begun:
         for lo, hi in dispatch.left:
             for row in range(lo, hi):
                 what = withdrawing.get((client, batch, row))
-                if what is Withdrawal.FORCE:
+                if what is WithdrawalKind.FORCE:
                     worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
                 elif what is not None:
                     del withdrawing[client, batch, row]
-                    (refused if what is Withdrawal.CLAIM else running).add(client, batch, row, row + 1)
+                    (refused if what is WithdrawalKind.CLAIM else running).add(client, batch, row, row + 1)
     if running:
         out.say(running)
     if refused:
@@ -173,7 +173,7 @@ def end_unwanted(state: HostState, out: Outgoing, worker: WorkerRecord, begun: i
 
 def is_cancelled(state: HostState, client: int, batch: int, row: int) -> bool:
     """The row is to be cancelled when it comes back."""
-    return state.withdrawals.withdrawing.get((client, batch, row), Withdrawal.CLAIM) is not Withdrawal.CLAIM
+    return state.withdrawals.withdrawing.get((client, batch, row), WithdrawalKind.CLAIM) is not WithdrawalKind.CLAIM
 
 
 # ---- rows that the scheduler wants for others ------------------------------------------------------------------------

@@ -30,8 +30,8 @@ def take_exit(state: HostState, out: Outgoing, event: WorkerExited) -> None:
     worker_moves.move(state, worker, GONE, describe_exit(event.status))
     releasing.lose_worker(state, out, event.slot)
     suspect, row = _suspect(worker, event.begun)
-    for number in list(worker.dispatches):
-        _end_dispatch(state, out, worker, number, row if number == suspect else -1, event)
+    for dispatch in list(worker.dispatches.values()):
+        _end_dispatch(state, out, worker, dispatch, row if dispatch.number == suspect else -1, event)
     staging.evict(state, out, event.slot)
     if worker.recalling:
         withdrawing.return_rows(state, out)
@@ -55,21 +55,20 @@ def _suspect(worker: WorkerRecord, begun: tuple[int, int]) -> tuple[int, int]:
 
 
 def _end_dispatch(
-    state: HostState, out: Outgoing, worker: WorkerRecord, number: int, running: int, event: WorkerExited
+    state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch, running: int, event: WorkerExited
 ) -> None:
-    dispatch = worker.dispatches[number]
-    dispatch_moves.close_dispatch(state, worker, number)
+    dispatch_moves.close_dispatch(state, worker, dispatch.number)
     _drop_files(state, out, dispatch, running)
     if dispatch.unwanted:
         return
 
     def come_back(lo: int, hi: int) -> None:
         if lo < hi:
-            dispatch_moves.return_rows(state, worker, number, dispatch, lo, hi)
+            dispatch_moves.return_rows(state, worker, dispatch, lo, hi)
             withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
 
     # what it had done before is no fault of a row that it was handed and did not even load
-    is_its_own = event.begun[0] >= number or worker.kill_reason is None or worker.is_rejected
+    is_its_own = event.begun[0] >= dispatch.number or worker.kill_reason is None or worker.is_rejected
     for lo, hi in reversed(list(dispatch.left)):
         if lo <= running < hi:
             come_back(running + 1, hi)
@@ -77,7 +76,7 @@ def _end_dispatch(
             if row_end is None or withdrawing.is_cancelled(state, *dispatch.origin.key, running):
                 come_back(running, running + 1)
             else:
-                dispatch_moves.end_rows(state, worker, number, dispatch, running, running + 1, row_end.outcome)
+                dispatch_moves.end_rows(state, worker, dispatch, running, running + 1, row_end.outcome)
                 withdrawing.take_ended(state, out, *dispatch.origin.key, running, running + 1)
                 out.result(dispatch.origin.client, row_end)
             come_back(lo, running)

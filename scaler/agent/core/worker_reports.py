@@ -77,11 +77,7 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
             worker_commands.reject(state, out, worker, f"has {problem}")
             _drop_values(state, out, worker, ended)
             return
-    if (
-        dispatch is None
-        or not is_its_own
-        or not dispatch_moves.end_rows(state, worker, number, dispatch, lo, hi, outcome)
-    ):
+    if dispatch is None or not is_its_own or not dispatch_moves.end_rows(state, worker, dispatch, lo, hi, outcome):
         worker_commands.reject(state, out, worker, "tells of rows that it was not given")
         if dispatch is None or is_its_own:
             _drop_values(state, out, worker, ended)
@@ -139,7 +135,7 @@ def _take_doubtful(state: HostState, out: Outgoing, worker: WorkerRecord, dispat
 def _take_back(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch, ended: EndedSpan) -> bool:
     """Take a row from its worker that has not begun; False if there is nothing to be done about it any more."""
     is_its_own = dispatch.origin.key == (ended.client, ended.batch)
-    if not is_its_own or not dispatch_moves.return_rows(state, worker, ended.dispatch, dispatch, ended.lo, ended.hi):
+    if not is_its_own or not dispatch_moves.return_rows(state, worker, dispatch, ended.lo, ended.hi):
         worker_commands.reject(state, out, worker, "tells of rows that it was not given")
         return False
     return not dispatch.unwanted
@@ -169,7 +165,7 @@ def take_returned(state: HostState, out: Outgoing, worker: WorkerRecord, message
         if (
             dispatch is None
             or dispatch.origin.key != (client, batch)
-            or not dispatch_moves.return_rows(state, worker, number, dispatch, lo, hi)
+            or not dispatch_moves.return_rows(state, worker, dispatch, lo, hi)
         ):
             worker_commands.reject(state, out, worker, "gives back rows that it was not given")
         elif not dispatch.unwanted:

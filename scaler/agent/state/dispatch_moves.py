@@ -8,44 +8,41 @@ from scaler.agent.state.worker_records import Dispatch, WorkerRecord
 
 def open_dispatch(
     state: HostState, worker: WorkerRecord, origin: RowRange, lo: int, hi: int, expected: float | None
-) -> tuple[int, Dispatch]:
-    """Give rows to a worker, and pin what they use; the dispatch and its number."""
-    number = state.workers.next_dispatch
-    state.workers.next_dispatch += 1
-    dispatch = Dispatch(origin, [(lo, hi)], expected, state.now)
+) -> Dispatch:
+    """Give rows to a worker, and pin what they use."""
+    dispatch = Dispatch(state.workers.next_dispatch, origin, [(lo, hi)], expected, state.now)
     if origin.stored:
         last = hi if origin.needs is not None else lo + 1
         dispatch.pins = list(dict.fromkeys(key for row in range(lo, last) for key in origin.stored_for(row)))
         for key in dispatch.pins:
             state.objects.index.pin(key)
+    state.workers.next_dispatch += 1
     state.workers.open_dispatches += 1
     if origin.slots > 1:
         state.workers.wide += 1
-    worker.dispatches[number] = dispatch
+    worker.dispatches[dispatch.number] = dispatch
     worker.handed += hi - lo
     if state.facts.wanted:
-        state.facts.tell(RowsDispatched(worker.slot, number, *origin.key, lo, hi))
-    return number, dispatch
+        state.facts.tell(RowsDispatched(worker.slot, dispatch.number, *origin.key, lo, hi))
+    return dispatch
 
 
-def end_rows(
-    state: HostState, worker: WorkerRecord, number: int, dispatch: Dispatch, lo: int, hi: int, outcome: int
-) -> bool:
+def end_rows(state: HostState, worker: WorkerRecord, dispatch: Dispatch, lo: int, hi: int, outcome: int) -> bool:
     """Rows of a dispatch have ended; False, and nothing is changed, if it does not have them."""
     if not dispatch.take(lo, hi):
         return False
     worker.ended += hi - lo
     if state.facts.wanted and not dispatch.unwanted:
-        state.facts.tell(RowsEnded(worker.slot, number, *dispatch.origin.key, lo, hi, outcome))
+        state.facts.tell(RowsEnded(worker.slot, dispatch.number, *dispatch.origin.key, lo, hi, outcome))
     return True
 
 
-def return_rows(state: HostState, worker: WorkerRecord, number: int, dispatch: Dispatch, lo: int, hi: int) -> bool:
+def return_rows(state: HostState, worker: WorkerRecord, dispatch: Dispatch, lo: int, hi: int) -> bool:
     """Rows of a dispatch are without a worker; False, and nothing is changed, if it does not have them."""
     if not dispatch.take(lo, hi):
         return False
     if state.facts.wanted and not dispatch.unwanted:
-        state.facts.tell(RowsReturned(worker.slot, number, *dispatch.origin.key, lo, hi))
+        state.facts.tell(RowsReturned(worker.slot, dispatch.number, *dispatch.origin.key, lo, hi))
     return True
 
 

@@ -1,23 +1,12 @@
 """Rows that are wanted back from workers: by whom, and what is to be done with them when they come."""
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from scaler.protocol.codes import WithdrawalKind
 from scaler.store.layout import Key
 
 #: client, batch, row
 Row = tuple[int, int, int]
-
-
-class Withdrawal(StrEnum):
-    """What becomes of a row that is given back."""
-
-    #: its client runs it itself
-    CLAIM = "claim"
-    #: it is reported as cancelled
-    CANCEL = "cancel"
-    #: the same, and its worker is ended if it runs already
-    FORCE = "force"
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -25,7 +14,7 @@ class WithdrawalTable:
     """What workers were asked for."""
 
     #: rows that workers have, and what becomes of each as soon as it is given back
-    withdrawing: dict[Row, Withdrawal] = field(default_factory=dict)
+    withdrawing: dict[Row, WithdrawalKind] = field(default_factory=dict)
     #: slots of workers asked for rows that end even if they run -> when to look what they do, seconds
     look_at: dict[int, float] = field(default_factory=dict)
     #: rows that the scheduler wants back and that workers have been asked for

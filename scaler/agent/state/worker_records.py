@@ -91,6 +91,8 @@ WorkerMove = tuple[float, WorkerState, WorkerState, str]
 class Dispatch:
     """Rows that were handed to a worker."""
 
+    #: of all that this agent hands out, ascending
+    number: int
     origin: RowRange
     #: spans that have not been reported, ascending; empty until the worker has said that it has done with it
     left: list[tuple[int, int]]

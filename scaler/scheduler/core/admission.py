@@ -139,18 +139,18 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
     if tally is None:
         tally = function.tallies[demand] = Tally()
     batch = Batch(
-        client.number,
-        task.batch,
-        rows,
-        task,
-        function,
-        tally,
-        (-task.priority, demand),
-        u32([WAITING]) * rows,
-        rows,
-        slots,
-        slots > 1 or task.priority != 0,
-        bool(task.flags & KEEP),
+        client=client.number,
+        id=task.batch,
+        rows=rows,
+        task=task,
+        function=function,
+        tally=tally,
+        queue_class=(-task.priority, demand),
+        place=u32([WAITING]) * rows,
+        left=rows,
+        slots=slots,
+        is_special=slots > 1 or task.priority != 0,
+        keeps=bool(task.flags & KEEP),
     )
     if task.priority < state.lowest_priority:
         state.lowest_priority = task.priority

@@ -36,7 +36,7 @@ def begin(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: Leavin
         if reason is not Leaving.TOLD:
             departure.reason = reason
         return
-    state.leaving[agent.number] = Departure(reason, state.now)
+    state.leaving[agent.number] = Departure(agent, reason, state.now)
     agent.load.is_leaving = True
     state.unsorted[agent] = None
     if reason is Leaving.TOLD:
@@ -103,8 +103,8 @@ def attend(state: ClusterState, out: Outgoing) -> None:
     if state.returning:
         return  # what clients need is not known
     targets: list[AgentRecord] | None = None
-    for number, departure in state.leaving.items():
-        agent = state.agents[number]
+    for departure in state.leaving.values():
+        agent = departure.agent
         if departure.is_over:
             continue
         for key in [key for key in departure.moving if not _is_needed(state, key)]:
@@ -112,20 +112,20 @@ def attend(state: ClusterState, out: Outgoing) -> None:
         if departure.to_do:
             targets = _targets(state) if targets is None else targets
             _copy_some(state, out, departure, targets)
-        if _has_no_more(agent, departure) or state.now >= departure.next_look:
-            _look(state, agent, departure)
+        if _has_no_more(departure) or state.now >= departure.next_look:
+            _look(state, departure)
             if departure.to_do:
                 targets = _targets(state) if targets is None else targets
                 _copy_some(state, out, departure, targets)
-        if _has_no_more(agent, departure) and not departure.left:
+        if _has_no_more(departure) and not departure.left:
             departure.is_over = True
-            out.send(number, Drain(Wish.END.value))
-            out.log("INFO", f"agent {number} ({agent.name}) has nothing left to do: it is told to end")
+            out.send(agent.number, Drain(Wish.END.value))
+            out.log("INFO", f"agent {agent.number} ({agent.name}) has nothing left to do: it is told to end")
 
 
-def _has_no_more(agent: AgentRecord, departure: Departure) -> bool:
+def _has_no_more(departure: Departure) -> bool:
     """An agent has no rows, and nothing that was to be copied as of the last look."""
-    return not (agent.load.outstanding or departure.moving or departure.to_do)
+    return not (departure.agent.load.outstanding or departure.moving or departure.to_do)
 
 
 def _is_needed(state: ClusterState, key: ObjectKey) -> bool:
@@ -135,8 +135,9 @@ def _is_needed(state: ClusterState, key: ObjectKey) -> bool:
     return item is not None and bool(item.copies) and all(number in state.leaving for number in item.copies)
 
 
-def _look(state: ClusterState, agent: AgentRecord, departure: Departure) -> None:
+def _look(state: ClusterState, departure: Departure) -> None:
     """Look at all that an agent has: what is to be copied."""
+    agent = departure.agent
     departure.next_look = state.now + LOOK_AGAIN
     found = [key for key in agent.holdings.keys if _only_at(state, key, agent.number)]
     departure.left = len(found)
@@ -192,11 +193,11 @@ def _copy_some(state: ClusterState, out: Outgoing, departure: Departure, targets
     departure.to_do += waits
     if waits and not departure.moving and not departure.has_said:
         departure.has_said = True
-        out.log("WARNING", _stays(state, departure, len(departure.to_do)))
+        out.log("WARNING", _stays(departure, len(departure.to_do)))
 
 
-def _stays(state: ClusterState, departure: Departure, objects: int) -> str:
-    agent = next(agent for number, agent in state.agents.items() if state.leaving.get(number) is departure)
+def _stays(departure: Departure, objects: int) -> str:
+    agent = departure.agent
     return (
         f"agent {agent.number} ({agent.name}) drains, and no other agent can take over the {objects} objects that only "
         "it has: it stays until one can, or until it is ended"

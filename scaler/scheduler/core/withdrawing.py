@@ -7,6 +7,7 @@ until they have answered: rows that come back for another reason meanwhile are t
 from collections.abc import Iterator
 
 from scaler.errors import ProtocolError
+from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import GRAPH, Spans, TaskBegun, TaskCancel, TaskClaim, TaskClaimResponse, TaskRunning
 from scaler.scheduler.core import finishing
 from scaler.scheduler.core.moves import Move
@@ -47,11 +48,11 @@ def _sort_by_place(batch: Batch, lo: int, hi: int) -> tuple[list[tuple[int, int]
 
 
 def _note_asked(
-    state: ClusterState, batch: Batch, elsewhere: Elsewhere, questions: dict[int, Spans], kind: str
+    state: ClusterState, batch: Batch, elsewhere: Elsewhere, questions: dict[int, Spans], kind: WithdrawalKind
 ) -> None:
     for number, spans in elsewhere.items():
         for lo, hi in spans:
-            if kind == "claim":
+            if kind is WithdrawalKind.CLAIM:
                 attempts_of(batch).claimed.update(range(lo, hi))
             state.agents[number].withdrawals.append(Withdrawal(kind, batch, lo, hi))
             questions.setdefault(number, Spans()).add(batch.client, batch.id, lo, hi)
@@ -62,6 +63,7 @@ def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, message: Ta
     """Rows are to be cancelled: those that no agent has end now, the agents that have the others are asked."""
     moves: list[Move] = []
     questions: dict[int, Spans] = {}
+    kind = WithdrawalKind.FORCE if message.force else WithdrawalKind.CANCEL
     for _, batch_id, lo, hi in message.spans:
         batch = client.batches.get(batch_id)
         if batch is None or hi > batch.rows:
@@ -70,7 +72,7 @@ def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, message: Ta
         here, elsewhere = _sort_by_place(batch, lo, hi)
         for a, b in here:
             moves += finishing.cancel(state, out, batch, a, b)
-        _note_asked(state, batch, elsewhere, questions, "force" if message.force else "cancel")
+        _note_asked(state, batch, elsewhere, questions, kind)
     for number, spans in questions.items():
         out.ask(number, client.number, TaskCancel(spans, message.force))
     return moves
@@ -99,7 +101,7 @@ def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: Tas
         for a, b in here:
             granted.add(client.number, batch_id, a, b)
             moves += finishing.hand_over(state, batch, a, b)
-        _note_asked(state, batch, elsewhere, questions, "claim")
+        _note_asked(state, batch, elsewhere, questions, WithdrawalKind.CLAIM)
     if granted or refused:
         out.send(client.number, TaskClaimResponse(granted, refused))
     for number, spans in questions.items():
@@ -164,7 +166,7 @@ def _settle(agent: AgentRecord, answered: Answered, are_claims: bool) -> None:
     left: list[Withdrawal] = []
     for asked in agent.withdrawals:
         spans = answered.get((asked.batch.client, asked.batch.id), [])
-        if not spans or (asked.kind == "claim") is not are_claims:
+        if not spans or (asked.kind is WithdrawalKind.CLAIM) is not are_claims:
             left.append(asked)
             continue
         lo = asked.lo
@@ -191,15 +193,15 @@ def answer_for(state: ClusterState, out: Outgoing, agent: AgentRecord) -> list[M
         client = state.clients.get(asked.batch.client)
         if client is None or not asked.batch.left:
             continue
-        if place in asked.batch.place[asked.lo : asked.hi] or (asked.kind == "claim" and not lost):
+        if place in asked.batch.place[asked.lo : asked.hi] or (asked.kind is WithdrawalKind.CLAIM and not lost):
             agent.withdrawals.append(asked)
             continue
         spans = Spans()
         spans.add(client.number, asked.batch.id, asked.lo, asked.hi)
-        if asked.kind == "claim":
+        if asked.kind is WithdrawalKind.CLAIM:
             moves += claim(state, out, client, TaskClaim(spans.clients, spans.batches, spans.spans))
         else:
-            moves += cancel(state, out, client, TaskCancel(spans, asked.kind == "force"))
+            moves += cancel(state, out, client, TaskCancel(spans, asked.kind is WithdrawalKind.FORCE))
     return moves
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scaler.common.records import record
+from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import HostReport
 from scaler.scheduler.state.batch_records import Batch
 
@@ -93,8 +94,7 @@ class Holdings:
 class Withdrawal(NamedTuple):
     """Rows that an agent was asked for and has not answered."""
 
-    #: "claim", "cancel" or "force"
-    kind: str
+    kind: WithdrawalKind
     batch: Batch
     lo: int
     hi: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scaler.protocol.codes import Leaving
+from scaler.scheduler.state.agent_records import AgentRecord
 
 #: (number of a client, id of an object)
 ObjectKey = tuple[int, int]
@@ -14,6 +15,7 @@ ObjectKey = tuple[int, int]
 class Departure:
     """An agent that is about to go: what only it has is copied to others meanwhile."""
 
+    agent: AgentRecord
     reason: Leaving
     #: when it began, seconds
     since: float
