@@ -140,8 +140,8 @@ def test_work_that_can_not_be_put_together_again_costs_its_client_the_session(mo
 def unlucky_agent(monkeypatch: pytest.MonkeyPatch, what_is_left: Any = lambda state: None) -> FakeAgent:
     """An agent, as users run it, with a defect that whatever a worker prints meets, which then leaves this behind."""
 
-    def fail(state: HostState, out: Any, worker: Any, message: Any) -> None:
-        what_is_left(state)
+    def fail(out: Any, worker: Any, message: Any) -> None:
+        what_is_left(fake.core.state)
         return 1 // 0
 
     monkeypatch.setattr(worker_reports, "take_output", fail)
