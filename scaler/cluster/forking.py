@@ -22,9 +22,7 @@ import importlib.util
 import os
 import signal
 import socket
-import subprocess
 import sys
-import time
 import traceback
 import types
 from collections.abc import Mapping
@@ -56,18 +54,11 @@ class ForkedProcess:
         """The exit code, if it has ended. Does not block."""
         return self._reap(os.WNOHANG)
 
-    def wait(self, timeout: float | None = None) -> int:
-        """The exit code; blocks until it has ended. Raises subprocess.TimeoutExpired after so many seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = 0.0005
-        while self._reap(os.WNOHANG if deadline is not None else 0) is None:
-            if deadline is not None:
-                if time.monotonic() > deadline:
-                    raise subprocess.TimeoutExpired("a local cluster", timeout or 0.0)
-                time.sleep(pause)
-                pause = min(pause * 2, 0.05)
-        assert self.returncode is not None
-        return self.returncode
+    def wait(self) -> int:
+        """The exit code; blocks until it has ended."""
+        code = self._reap(0)
+        assert code is not None
+        return code
 
     def kill(self) -> None:
         """Kill it, unless it was seen to have ended."""

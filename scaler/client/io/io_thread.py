@@ -72,7 +72,7 @@ class IOThread:
         #: since when the thread calls callbacks of the user's, seconds; None while it does not
         self._calling_since: float | None = None
         #: held while it is decided whether the thread goes on after them, or another one
-        self._handing_over = threading.Lock()
+        self._handing_over = threading.RLock()
 
     def start(self, reactor: Reactor) -> None:
         """Begin; to be called once. Raises `ConnectionFailed`, and has hung up, if there is no thread for it."""
