@@ -16,13 +16,13 @@ import signal
 import time
 
 from scaler.agent.alive_file import AliveFile
-from scaler.agent.complaints import Complaints
 from scaler.agent.core.events import Event, Welcomed
 from scaler.agent.host_store import HostStore, store_context
 from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
 from scaler.agent.preemption import watch_for_notice
 from scaler.agent.shell import AgentShell, core_of, log_output
+from scaler.agent.trouble_log import TroubleLog
 from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote, check_descriptors
 from scaler.common.attempts import FIRST_PAUSE, Attempts
 from scaler.common.findings import InvalidState
@@ -143,7 +143,7 @@ class Daemon:
         self.loop.watch(self._connecting.fileno(), self)
         self._planned: float | None = None
         #: what the log says of a scheduler that is not there
-        self._complaints = Complaints()
+        self._troubles = TroubleLog()
         #: those to be welcomed since the last Welcome was lost; None: the session is open
         self._attempts: Attempts | None = None
         #: the last connection ended without a word
@@ -204,7 +204,7 @@ class Daemon:
                 is_there = isinstance(error, (ConnectionTimeout, HandshakeRefused)) or self._candidates.others
                 if self._gone_since is None and not is_there:
                     self._gone_since = time.monotonic()
-                if self._complaints.is_news(str(error)):
+                if self._troubles.is_news(str(error)):
                     logger.warning("%s; trying until it is there", error)
                 time.sleep(attempts.next_pause(time.monotonic()))
         self._connecting.tell(None)
@@ -232,7 +232,7 @@ class Daemon:
         if connection is not None:
             is_elsewhere, is_silent = self._initiator.is_elsewhere, self._initiator.is_silent
             is_waiting = self._attempts is not None
-            if not (is_waiting or is_elsewhere) or self._complaints.is_news(reason):
+            if not (is_waiting or is_elsewhere) or self._troubles.is_news(reason):
                 logger.warning("the connection to the scheduler at %s is lost: %s", self._candidates.current, reason)
             self._is_in_vain = is_waiting and not is_elsewhere
             if is_elsewhere or is_silent:
@@ -279,7 +279,7 @@ class Daemon:
         logger.info("connected to the scheduler at %s", self._candidates.current)
         welcome = established.welcome
         self._attempts, self._is_in_vain = None, False
-        self._complaints.clear()
+        self._troubles.clear()
         heartbeat = min(self._initiator.heartbeat, self._heartbeat)
         return Welcomed(established.resumed, heartbeat, welcome.number, established.returned, welcome.limit)
 

@@ -55,7 +55,7 @@ Become: TypeAlias = Callable[[socket.socket, Callable[[], None]], NoReturn]
 _NAME, _CLUSTER = 0, 1
 
 
-class Manners(NamedTuple):
+class YieldPolicy(NamedTuple):
     """When it goes on loading, as nobody waits for it: if so many looks in a row say that it may."""
 
     #: threads of others that may run then
@@ -145,7 +145,7 @@ class WarmProcess:
 
     def _load(self) -> None:
         """In the child: load the modules; it ends if that brings company."""
-        early, beside = Manners(available_cores() - 1, PAUSE, 1), Manners(0, CALM_PAUSE, CALM)
+        early, beside = YieldPolicy(available_cores() - 1, PAUSE, 1), YieldPolicy(0, CALM_PAUSE, CALM)
         giving_way = _GivingWay(self._wanted, lambda: beside if self._cells[_CLUSTER] else early)
         if self._cells[_CLUSTER]:
             giving_way.is_wanted(HEAD_START)
@@ -163,12 +163,12 @@ class WarmProcess:
 
 
 class _GivingWay:
-    """Holds up loading, module by module, as its manners of the moment say, unless somebody waits for it."""
+    """Holds up loading, module by module, as its policy of the moment says, unless somebody waits for it."""
 
-    def __init__(self, wanted: int, manners: Callable[[], Manners]) -> None:
+    def __init__(self, wanted: int, policy: Callable[[], YieldPolicy]) -> None:
         """`wanted`: a descriptor that is readable when somebody waits."""
         self._wanted = wanted
-        self._manners = manners
+        self._policy = policy
         #: when to look next, seconds: a look takes as long as a small module
         self._due = 0.0
 
@@ -181,11 +181,11 @@ class _GivingWay:
         now = time.monotonic()
         if now < self._due:
             return
-        manners = self._manners()
-        missing = 0 if self.is_wanted() or _running() <= 1 + manners.others else manners.calm
-        while missing and not self.is_wanted(manners.pause):
-            manners = self._manners()
-            missing = missing - 1 if _running() <= 1 + manners.others else manners.calm
+        policy = self._policy()
+        missing = 0 if self.is_wanted() or _running() <= 1 + policy.others else policy.calm
+        while missing and not self.is_wanted(policy.pause):
+            policy = self._policy()
+            missing = missing - 1 if _running() <= 1 + policy.others else policy.calm
         self._due = time.monotonic() + PAUSE
 
 

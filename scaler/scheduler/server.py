@@ -38,12 +38,12 @@ from scaler.transport import (
     FIRST_PEER,
     Address,
     Listener,
-    MonitorDoor,
+    MonitorListener,
     Security,
     SocketFile,
     exposure,
     listen,
-    open_door,
+    open_monitor_listener,
     security_of,
 )
 from scaler.version import __version__
@@ -88,18 +88,18 @@ class Server:
         config: SchedulerConfig,
         listener: Listener,
         security: Security,
-        door: MonitorDoor | None = None,
+        monitor_listener: MonitorListener | None = None,
         jobs: Jobs | None = None,
         succession: Succession | None = None,
         copies: Copies | None = None,
     ) -> None:
-        """`door` is for monitors of this machine; those of other hosts come to the listener, as everybody does.
+        """`monitor_listener` is for monitors of this machine; those of others come to `listener`, as everybody does.
 
         `jobs` are durable, and `close` ends what they are written by. With `succession` this may be one of a pair,
         with `copies` of their journal.
         """
         self._listener = listener
-        self._door = door
+        self._monitor_listener = monitor_listener
         self._standalone_store = StandaloneStoreProcess(
             listener.address, config.standalone_store_port, security, config.max_message_bytes, config.log_level
         )
@@ -122,8 +122,8 @@ class Server:
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)
-        if door is not None:
-            self.loop.watch(door.fileno(), door)
+        if monitor_listener is not None:
+            self.loop.watch(monitor_listener.fileno(), monitor_listener)
         self._partner: Partner | None = None
         if succession is not None:
             self._partner = Partner(succession, self._composition, security, config.max_message_bytes, self.loop)
@@ -188,15 +188,15 @@ class Server:
         return self._listener.address
 
     @property
-    def door_address(self) -> SocketFile | None:
+    def monitor_address(self) -> SocketFile | None:
         """Where monitors of this machine connect; None: where everybody does."""
-        return None if self._door is None else self._door.address
+        return None if self._monitor_listener is None else self._monitor_listener.address
 
     def serve(self, program: socket.socket) -> None:
         """Tell a program at the other end of this socket where it listens, and serve until that closes it."""
         self.loop.watch_with(program.fileno(), self.loop.stop)
         self.loop.on_signal(signal.SIGINT, lambda: None)
-        monitor = self.door_address or self.address.for_client()
+        monitor = self.monitor_address or self.address.for_client()
         program.sendall(json.dumps({"address": self.address.url, "monitor": monitor.url}).encode() + b"\n")
         collect_rarely()
         self.run()
@@ -214,8 +214,8 @@ class Server:
             self._durable.close()
         if self._partner is not None:
             self._partner.close(says_goodbye=not self.has_stepped_down)
-        if self._door is not None:
-            self._door.close(0)
+        if self._monitor_listener is not None:
+            self._monitor_listener.close(0)
         self._listener.close(0.2)
 
     def _step(self) -> None:
@@ -224,8 +224,8 @@ class Server:
             self._partner.attend(now)
         if self.loop.ready.pop(self._listener, self) is None:
             self._receive(self._listener)
-        if self._door is not None and self.loop.ready.pop(self._door, self) is None:
-            self._receive(self._door)
+        if self._monitor_listener is not None and self.loop.ready.pop(self._monitor_listener, self) is None:
+            self._receive(self._monitor_listener)
         if self._durable is not None:
             self._durable.attend(now)
         agent = self._agent
@@ -243,7 +243,9 @@ class Server:
         if self._stopping or (agent is not None and agent.stopped):
             self.loop.stop()
         wishes = [self._wake, self._composition.wake, None if agent is None else agent.wake]
-        if self._listener.house.has_strangers or (self._door is not None and self._door.house.has_strangers):
+        if self._listener.state.has_strangers or (
+            self._monitor_listener is not None and self._monitor_listener.state.has_strangers
+        ):
             wishes.append(self._tend(now))
         if self._durable is not None:
             wishes += self._durable.wakes
@@ -263,25 +265,25 @@ class Server:
             if first < math.inf:
                 self.loop.wake_at(first)
 
-    def _receive(self, listener: Listener | MonitorDoor) -> None:
+    def _receive(self, listener: Listener | MonitorListener) -> None:
         now = time.monotonic()
         for connection, frames in listener.receive():
             try:
                 envelope = decode(frames)
             except ProtocolError as error:
                 origin = listener.origin_of(connection)
-                listener.house.notices.warn("a connection from %s sent bytes that are no message: %s", origin, error)
+                listener.state.notices.warn("a connection from %s sent bytes that are no message: %s", origin, error)
                 self._composition.reject(connection, str(error), now)
             else:
                 said = envelope.message
-                if listener is self._door and type(said) is Hello and said.role != Role.MONITOR:
+                if listener is self._monitor_listener and type(said) is Hello and said.role != Role.MONITOR:
                     self._composition.reject(connection, "only monitors connect here", now)
                 else:
                     self._composition.receive(connection, envelope, now)
-        if listener.house.gone:
+        if listener.state.gone:
             self._disconnect_gone(listener, now)
 
-    def _disconnect_gone(self, listener: Listener | MonitorDoor, now: float) -> None:
+    def _disconnect_gone(self, listener: Listener | MonitorListener, now: float) -> None:
         for connection, is_over in listener.closed().items():
             if is_over:
                 self._composition.disconnect(connection, now)
@@ -291,7 +293,7 @@ class Server:
     def _tend(self, now: float) -> float | None:
         """Close connections of those who don't say who they are; when to look again."""
         again: float | None = None
-        for listener in (self._listener, self._door):
+        for listener in (self._listener, self._monitor_listener):
             if listener is None:
                 continue
             wish = listener.tend(now)
@@ -300,8 +302,8 @@ class Server:
             self._disconnect_gone(listener, now)
         return again
 
-    def _listener_of(self, connection: int) -> Listener | MonitorDoor:
-        return self._listener if connection < FIRST_PEER or self._door is None else self._door
+    def _listener_of(self, connection: int) -> Listener | MonitorListener:
+        return self._listener if connection < FIRST_PEER or self._monitor_listener is None else self._monitor_listener
 
     def _send(self, outgoing: Outgoing) -> None:
         listener = self._listener_of(outgoing.connection)
@@ -318,7 +320,7 @@ class Server:
         elif type(outgoing.message) is Welcome:
             listener.welcome(outgoing.connection)
 
-    def _send_instead(self, listener: Listener | MonitorDoor, outgoing: Outgoing, error: Exception) -> bool:
+    def _send_instead(self, listener: Listener | MonitorListener, outgoing: Outgoing, error: Exception) -> bool:
         """Send something in the place of what a task has made too large; False if that can't be."""
         if type(outgoing.message) not in OF_TASKS:
             return False
@@ -337,7 +339,7 @@ class Server:
         elif isinstance(wish, TurnedAway):
             listener, who = self._listener_of(wish.connection), " ".join(f"{wish.role} {wish.name}".split())
             origin, why = listener.origin_of(wish.connection), wish.reason
-            listener.house.notices.warn("refused %s from %s: %s", who[:_LONGEST_WORDS], origin, why[:_LONGEST_WORDS])
+            listener.state.notices.warn("refused %s from %s: %s", who[:_LONGEST_WORDS], origin, why[:_LONGEST_WORDS])
         elif isinstance(wish, ev.Publish):
             snapshot = self._publisher.complete(wish)
             for number in wish.monitors:
@@ -365,7 +367,7 @@ class Server:
             self._stopping = True
 
 
-def _send_by(listener: Listener | MonitorDoor, outgoing: Outgoing) -> None:
+def _send_by(listener: Listener | MonitorListener, outgoing: Outgoing) -> None:
     listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
 
 
@@ -378,13 +380,13 @@ def _watched(core: SchedulerCore) -> Core:
 def open_server(
     config: SchedulerConfig, security: Security, succession: Succession | None = None, ending: Ending | None = None
 ) -> Server:
-    """A scheduler that listens, with a door for monitors of this machine, and with durable jobs if it keeps a journal.
+    """A scheduler that listens, also for monitors of this machine, and has durable jobs if it keeps a journal.
 
     With `succession` it may be one of a pair. Blocks while the journal is read; `ending` begins when that is done, and
     before there is a file. Raises `ScalerError`s; nothing is open then.
     """
     listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
-    door = jobs = None
+    monitor_listener = jobs = None
     try:
         if succession is not None:
             succession.address = _seen_by(succession.partner, listener.address)
@@ -392,11 +394,11 @@ def open_server(
         jobs = _first_jobs(config, copies) if succession is None or succession.leads else None
         if ending is not None:
             ending.begin()
-        door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
-        return Server(config, listener, security, door, jobs, succession, copies)
+        monitor_listener = open_monitor_listener(config.monitor_address, listener.address, config.max_message_bytes)
+        return Server(config, listener, security, monitor_listener, jobs, succession, copies)
     except BaseException:
-        if door is not None:
-            door.close(0)
+        if monitor_listener is not None:
+            monitor_listener.close(0)
         if jobs is not None:
             jobs.close()
         listener.close(0)
@@ -472,7 +474,7 @@ def run(config: SchedulerConfig) -> int:
     if exposed is not None:
         logger.warning("%s", exposed)
     logger.info("use event loop: %s", server.loop.name)
-    logger.info("Scheduler: monitor address is %s", server.door_address or server.address)
+    logger.info("Scheduler: monitor address is %s", server.monitor_address or server.address)
     logger.info("Scheduler: version %s listens at %s", __version__, server.address)
     try:
         server.run(ending)

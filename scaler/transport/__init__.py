@@ -9,7 +9,13 @@ from scaler.transport.candidates import PROBE, Candidates
 from scaler.transport.connecting import connect
 from scaler.transport.framing import GREETING_BYTES, check_size, size_of
 from scaler.transport.listening import listen
-from scaler.transport.monitor_door import FIRST_PEER, MonitorDoor, SocketFile, connect_file, open_door
+from scaler.transport.monitor_listener import (
+    FIRST_PEER,
+    MonitorListener,
+    SocketFile,
+    connect_file,
+    open_monitor_listener,
+)
 from scaler.transport.port import Connection, Frame, Listener, Message, Sendable
 from scaler.transport.security import Security, exposure, known_security, load_or_create, security_of
 
@@ -23,7 +29,7 @@ __all__ = [
     "Frame",
     "Listener",
     "Message",
-    "MonitorDoor",
+    "MonitorListener",
     "Security",
     "Sendable",
     "SocketFile",
@@ -34,7 +40,7 @@ __all__ = [
     "known_security",
     "listen",
     "load_or_create",
-    "open_door",
+    "open_monitor_listener",
     "security_of",
     "size_of",
 ]

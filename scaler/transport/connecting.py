@@ -33,7 +33,7 @@ AT_LEAST = 0.5
 SHARE = 2.0
 #: seconds after which an address that does not answer is tried anew
 ANEW = 5.0
-#: seconds in which a key is refused; a scheduler that is too busy to look at it hangs up later (`lobby.PATIENCE`)
+#: seconds in which a key is refused; a scheduler too busy to look at it hangs up later (`pending_peers.PATIENCE`)
 PROMPT = 2.0
 
 

@@ -1,4 +1,4 @@
-"""`listen`: one address, two doors. The tcp port decides who owns the address; the local socket follows it.
+"""`listen`: one address, two listeners. The tcp port decides who owns the address; the local socket follows it.
 
 ZeroMQ is loaded when the first visitor comes to the tcp port: programs of this machine come by the local socket.
 """
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from scaler import defaults
 from scaler.common.poller import Poller, new_poller
 from scaler.errors import AddressError
-from scaler.transport import tcp_door, unix
+from scaler.transport import tcp_listening, unix
 from scaler.transport.address import Address
-from scaler.transport.house import House
+from scaler.transport.listener_state import ListenerState
 from scaler.transport.port import Listener, Message, Sendable
 from scaler.transport.security import Security
 
@@ -43,34 +43,34 @@ def listen(
     Port 0 picks a free one: see `address` of the result. Raises `AddressError`, `AddressInUse`, and
     `ConnectionFailed` if the host is a name that nobody knows.
     """
-    house = House(max_message_bytes, awaits_welcome, _log)
+    state = ListenerState(max_message_bytes, awaits_welcome, _log)
     wanted = Address.parse(address)
     if wanted.others:
         raise AddressError(f"only one address can be listened at, not {wanted.url}")
-    return _Doors(wanted, security, shortcut and unix.AVAILABLE, house)
+    return _TwoListeners(wanted, security, shortcut and unix.AVAILABLE, state)
 
 
-class _Doors:
+class _TwoListeners:
     """A `Listener` over both transports."""
 
-    def __init__(self, address: Address, security: Security, shortcut: bool, house: House) -> None:
+    def __init__(self, address: Address, security: Security, shortcut: bool, state: ListenerState) -> None:
         numeric = address.resolve()[0]
         self._pid = os.getpid()
         self._poller = new_poller()
         #: until somebody comes to the tcp port
-        self._door: socket.socket | None = tcp_door.open_door(numeric)
-        port = self._door.getsockname()[1]
-        self._poller.add(self._door.fileno())
-        self._far_of = partial(_zeromq_peers, numeric.with_port(port), security, self._poller, house)
+        self._reserved: socket.socket | None = tcp_listening.open_socket(numeric)
+        port = self._reserved.getsockname()[1]
+        self._poller.add(self._reserved.fileno())
+        self._far_of = partial(_zeromq_peers, numeric.with_port(port), security, self._poller, state)
         self._far: ZeroMQPeers | None = None
         self.address = address.with_port(port)
-        self.house = house
+        self.state = state
         self._near: unix.UnixPeers | None = None
         if shortcut:
             try:
-                self._near = unix.listen_unix(numeric.with_port(port), self._poller, house)
+                self._near = unix.listen_unix(numeric.with_port(port), self._poller, state)
             except BaseException:
-                self._door.close()
+                self._reserved.close()
                 self._poller.close()
                 raise
         self._open = True
@@ -81,9 +81,9 @@ class _Doors:
         inbox: list[tuple[int, Message]] = []
         far = False
         for fd, events in self._poller.poll():
-            if self._door is not None and fd == self._door.fileno():
+            if self._reserved is not None and fd == self._reserved.fileno():
                 self._poller.remove(fd)
-                self._far, self._door = self._far_of(self._door), None
+                self._far, self._reserved = self._far_of(self._reserved), None
                 far = True
             elif self._near is None or not self._near.handle(fd, events, inbox):
                 far = True
@@ -98,7 +98,7 @@ class _Doors:
 
     def closed(self) -> dict[int, bool]:
         """See `port.Listener`."""
-        return self.house.take_gone()
+        return self.state.take_gone()
 
     def origin_of(self, peer: int) -> str:
         """See `port.Listener`."""
@@ -119,7 +119,7 @@ class _Doors:
         near = None if self._near is None else self._near.tend(now)
         far = None if self._far is None else self._far.tend(now)
         wake = near if far is None else far if near is None else min(near, far)
-        self.house.has_strangers = wake is not None
+        self.state.has_strangers = wake is not None
         return wake
 
     def disconnect(self, peer: int) -> None:
@@ -134,17 +134,17 @@ class _Doors:
         self._open = False
         if self._near is not None:
             self._near.close(linger)
-        if self._door is not None:
-            self._poller.remove(self._door.fileno())
-            self._door.close()
+        if self._reserved is not None:
+            self._poller.remove(self._reserved.fileno())
+            self._reserved.close()
         if self._far is not None:
             self._far.close(linger)
         self._poller.close()
 
 
 def _zeromq_peers(
-    address: Address, security: Security, poller: Poller, house: House, door: socket.socket
+    address: Address, security: Security, poller: Poller, state: ListenerState, sock: socket.socket
 ) -> ZeroMQPeers:
     from scaler.transport.zeromq import ZeroMQPeers  # here, so that what is local never loads ZeroMQ
 
-    return ZeroMQPeers(door, address, security, poller, house)
+    return ZeroMQPeers(sock, address, security, poller, state)

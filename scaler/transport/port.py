@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from scaler.transport.address import Address
-from scaler.transport.house import House
+from scaler.transport.listener_state import ListenerState
 
 #: What arrives: small frames as bytes, large ones as read-only views that keep the memory of their message alive.
 Frame: TypeAlias = bytes | memoryview
@@ -79,8 +79,8 @@ class Listener(Protocol):
 
     #: Where it listens, with the real port.
     address: Address
-    #: What is true of all its doors: whether somebody is gone (`closed`), or has to be looked after (`tend`).
-    house: House
+    #: What is true of all its sockets: whether somebody is gone (`closed`), or has to be looked after (`tend`).
+    state: ListenerState
 
     def fileno(self) -> int:
         """The descriptor to watch for readability. Always the same."""

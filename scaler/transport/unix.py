@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from scaler.common.poller import READABLE, WRITABLE, Poller, new_poller
 from scaler.errors import AddressInUse
 from scaler.transport.address import Address
-from scaler.transport.house import House
-from scaler.transport.lobby import GRACE, Lobby
+from scaler.transport.listener_state import ListenerState
+from scaler.transport.pending_peers import GRACE, PendingPeers
 from scaler.transport.port import Message, Named, Sendable
 from scaler.transport.stream import Stream, flush_all, forget_in_children
 
@@ -80,10 +80,10 @@ class UnixConnection:
 class UnixPeers:
     """The listener's end: accepts, and holds one stream a peer."""
 
-    def __init__(self, name: bytes, poller: Poller, house: House) -> None:
+    def __init__(self, name: bytes, poller: Poller, state: ListenerState) -> None:
         """Listen under a name, abstract or the path of a file, for this user alone. Raises OSError (EADDRINUSE)."""
         self._poller = poller
-        self._house = house
+        self._state = state
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._listening.setblocking(False)
@@ -97,7 +97,7 @@ class UnixPeers:
         #: Peer of each descriptor.
         self._peers: dict[int, int] = {}
         #: Peers that were not welcomed.
-        self._lobby = Lobby()
+        self._pending = PendingPeers()
         #: False while there is no room: those who come wait until somebody leaves.
         self._accepting = True
         poller.add(self._listening.fileno())
@@ -119,30 +119,30 @@ class UnixPeers:
             stream.receive(messages)
             if messages:
                 inbox.extend([(peer, message) for message in messages])
-                if not self._house.awaits_welcome and self._lobby.guests:
-                    self._lobby.leave(peer)
+                if not self._state.awaits_welcome and self._pending.peers:
+                    self._pending.remove(peer)
             if stream.reason is not None:
                 _log.debug("local peer %d left: %s", peer, stream.reason)
                 self._forget(peer)
-                self._house.gone[peer] = True
+                self._state.gone[peer] = True
         return True
 
     def welcome(self, peer: int) -> None:
         """See `port.Listener`."""
         stream = self._streams.get(peer)
         if stream is not None:
-            self._lobby.leave(peer)
+            self._pending.remove(peer)
             stream.welcome()
 
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""
-        if not self._lobby.guests and self._accepting:
+        if not self._pending.peers and self._accepting:
             return None
-        for peer in self._lobby.overdue(now):
+        for peer in self._pending.overdue(now):
             self._show_out(peer)
         if not self._accepting:
             self._accept()
-        return now + GRACE if not self._accepting else self._lobby.wake(now)
+        return now + GRACE if not self._accepting else self._pending.wake(now)
 
     def send(self, peer: int, frames: Sequence[Sendable]) -> bool:
         """Send or queue; False if the peer is none of ours."""
@@ -178,8 +178,8 @@ class UnixPeers:
         stream = self._streams.pop(peer)
         fd = stream.fd
         del self._peers[fd]
-        self._house.connections -= 1
-        self._lobby.leave(peer)
+        self._state.connections -= 1
+        self._pending.remove(peer)
         self._poller.remove(fd)
         stream.close()
         if not self._accepting:
@@ -187,23 +187,23 @@ class UnixPeers:
 
     def _show_out(self, peer: int) -> None:
         """Close the connection of a peer that was not welcomed."""
-        self._house.notices.warn("closed a local connection: it did not say who it is")
+        self._state.notices.warn("closed a local connection: it did not say who it is")
         self._forget(peer)
-        self._house.gone[peer] = True
+        self._state.gone[peer] = True
 
     def _pause(self, paused: bool) -> None:
         if self._accepting is not paused:
             return
         self._accepting = not paused
         if paused:
-            self._house.has_strangers = True
+            self._state.has_strangers = True
             self._poller.remove(self._listening.fileno())
         else:
             self._poller.add(self._listening.fileno())
 
     def _make_room(self, now: float) -> bool:
         """Show out who has been silent for longest; False if nobody has been for long."""
-        peer = self._lobby.oldest(now)
+        peer = self._pending.oldest(now)
         if peer is None or self._streams[peer].has_input:
             return False
         self._show_out(peer)
@@ -211,9 +211,9 @@ class UnixPeers:
 
     def _accept(self) -> None:
         """Let in who has come, as long as there is room; the others wait where the kernel keeps them."""
-        now, house = time.monotonic(), self._house
+        now, state = time.monotonic(), self._state
         while True:
-            if (house.is_full(now) or self._lobby.is_crowded(HERE)) and not self._make_room(now):
+            if (state.is_full(now) or self._pending.is_crowded(HERE)) and not self._make_room(now):
                 self._pause(True)
                 return
             try:
@@ -222,21 +222,21 @@ class UnixPeers:
                 self._pause(False)
                 return
             except OSError as error:
-                house.notices.warn("no new local connections for now: %s", error)
+                state.notices.warn("no new local connections for now: %s", error)
                 self._pause(True)
                 return
             uid = uid_of(connected)
             if uid != os.geteuid():
-                house.notices.warn("refused a local connection of another user (uid %d)", uid)
+                state.notices.warn("refused a local connection of another user (uid %d)", uid)
                 connected.close()
                 continue
-            stream = Stream(connected, house.limit, self._poller.want_write, not house.awaits_welcome)
-            house.connections += 1
-            peer = house.new_peer()
+            stream = Stream(connected, state.limit, self._poller.want_write, not state.awaits_welcome)
+            state.connections += 1
+            peer = state.new_peer()
             self._streams[peer] = stream
             self._peers[stream.fd] = peer
-            self._lobby.enter(peer, HERE, now)
-            house.has_strangers = True
+            self._pending.add(peer, HERE, now)
+            state.has_strangers = True
             self._poller.add(stream.fd)
 
 
@@ -271,13 +271,13 @@ def name_is_mine(address: Address) -> bool:
         return uid_of(attempt) == os.geteuid()
 
 
-def listen_unix(address: Address, poller: Poller, house: House) -> UnixPeers | None:
+def listen_unix(address: Address, poller: Poller, state: ListenerState) -> UnixPeers | None:
     """Listen under the local name of the numeric `address`, None if another user squats on it (tcp works without).
 
     Raises `AddressInUse` if this user listens there already.
     """
     try:
-        return UnixPeers(address.local_name(os.geteuid()), poller, house)
+        return UnixPeers(address.local_name(os.geteuid()), poller, state)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             _log.warning("no local socket for %s: %s", address.url, error)

@@ -36,8 +36,8 @@ from scaler.errors import ConnectionFailed
 from scaler.transport.address import Address
 from scaler.transport.failures import HandshakeCut, refusal, silence
 from scaler.transport.framing import GREETING_BYTES, check_size, size_of
-from scaler.transport.house import House
-from scaler.transport.lobby import GRACE, PATIENCE, Lobby
+from scaler.transport.listener_state import ListenerState
+from scaler.transport.pending_peers import GRACE, PATIENCE, PendingPeers
 from scaler.transport.port import Message, Sendable
 from scaler.transport.security import Security
 from scaler.transport.zeromq_connections import address_of, carried_by, received_by, shut
@@ -197,14 +197,14 @@ class ZeroMQPeers:
 
     def __init__(
         self,
-        door: socket.socket,
+        sock: socket.socket,
         address: Address,
         security: Security,
         poller: Poller,
-        house: House,
+        state: ListenerState,
     ) -> None:
         """Take over a socket that listens at a numeric address."""
-        self._house = house
+        self._state = state
         self._poller = poller
         #: Routing id of each peer and back.
         self._routes: dict[int, bytes] = {}
@@ -216,7 +216,7 @@ class ZeroMQPeers:
         #: Descriptor of the connection of each routing id, where that is known.
         self._fd_of: dict[bytes, int] = {}
         #: Descriptors of connections that were not welcomed, or not any more.
-        self._lobby = Lobby()
+        self._pending = PendingPeers()
         #: Descriptors of connections that were ended here and that ZeroMQ has not told the end of.
         self._shut: set[int] = set()
         self._handshakes = Handshakes(security.insecure)
@@ -230,7 +230,7 @@ class ZeroMQPeers:
         self._context = zmq.Context()
         self._admission = self._context.socket(zmq.REP)
         self._admitted = b"" if security.insecure else zmq.utils.z85.decode(security.public)
-        self._router = make_socket(self._context, zmq.ROUTER, address, house.limit)
+        self._router = make_socket(self._context, zmq.ROUTER, address, state.limit)
         self._router.setsockopt(zmq.HANDSHAKE_IVL, int(PATIENCE * 1000))
         self._monitor = monitor_of(self._router)
         self._waker = Waker()
@@ -242,7 +242,7 @@ class ZeroMQPeers:
                 self._router.curve_server = True
                 self._router.curve_publickey = security.public
                 self._router.curve_secretkey = security.secret
-            bind(self._router, address, door)
+            bind(self._router, address, sock)
         except BaseException:
             close_all(self._context, [self._router], [self._admission, self._monitor], 0)
             self._waker.close()
@@ -270,7 +270,7 @@ class ZeroMQPeers:
         route = self._routes.get(peer)
         if route is None:
             return False
-        check_size(sum(map(size_of, frames)), self._house.limit)
+        check_size(sum(map(size_of, frames)), self._state.limit)
         send_message(self._router, (route, *frames))
         if has_input(self._router):
             self._waker.wake()
@@ -280,7 +280,7 @@ class ZeroMQPeers:
         """See `port.Listener`."""
         route = self._routes.get(peer)
         if route is not None and route in self._fd_of:
-            self._lobby.leave(self._fd_of[route])
+            self._pending.remove(self._fd_of[route])
 
     def origin_of(self, peer: int) -> str | None:
         """See `port.Listener`; None if the peer is none of ours."""
@@ -304,15 +304,15 @@ class ZeroMQPeers:
 
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""
-        if not self._lobby.guests:
+        if not self._pending.peers:
             return None
-        overdue = set(self._lobby.overdue(now))
-        for fd in self._lobby:
+        overdue = set(self._pending.overdue(now))
+        for fd in self._pending:
             if fd in overdue or (self._connections.get(fd) is None and received_by(fd) > 2 * GREETING_BYTES):
                 self._show_out(fd)
-        while self._house.is_full(now) and (oldest := self._lobby.oldest(now)) is not None:
+        while self._state.is_full(now) and (oldest := self._pending.oldest(now)) is not None:
             self._show_out(oldest)
-        return now + GRACE if self._lobby.guests else None
+        return now + GRACE if self._pending.peers else None
 
     def disconnect(self, peer: int) -> bool:
         """Listen to a peer no longer, and close its connection when it had time to hear why; False if none of ours."""
@@ -323,8 +323,8 @@ class ZeroMQPeers:
         self._unwanted.add(route)
         fd = self._fd_of.get(route)
         if fd is not None:
-            self._lobby.enter(fd, _UNWANTED, time.monotonic())
-            self._house.has_strangers = True
+            self._pending.add(fd, _UNWANTED, time.monotonic())
+            self._state.has_strangers = True
         return True
 
     def close(self, linger: float) -> None:
@@ -370,9 +370,9 @@ class ZeroMQPeers:
             self._connections[fd] = route
             self._fd_of[route] = fd
             self._handshakes.speak()
-            if not self._house.awaits_welcome:
-                self._lobby.leave(fd)
-        peer = self._peers[route] = self._house.new_peer()
+            if not self._state.awaits_welcome:
+                self._pending.remove(fd)
+        peer = self._peers[route] = self._state.new_peer()
         self._routes[peer] = route
         return peer
 
@@ -380,15 +380,15 @@ class ZeroMQPeers:
         for event, value in events_of(self._monitor):
             if event == zmq.EVENT_ACCEPTED:
                 self._connections[value] = None
-                self._house.connections += 1
+                self._state.connections += 1
                 self._let_in(value)
             elif event == zmq.EVENT_DISCONNECTED:
-                address = self._lobby.leave(value)
+                address = self._pending.remove(value)
                 why = self._handshakes.end(has_spoken=self._connections.get(value) is not None)
                 if value in self._shut:
                     self._shut.remove(value)
                 elif value in self._connections:
-                    self._house.connections -= 1
+                    self._state.connections -= 1
                     if why is not None:
                         self._turn_away(address, why)
                 route = self._connections.pop(value, None)
@@ -398,7 +398,7 @@ class ZeroMQPeers:
                 self._handshakes.hear(event, value)
 
     def _turn_away(self, address: str | None, why: str) -> None:
-        self._house.notices.warn(f"refused a connection from %s: {why}", address or _GONE)
+        self._state.notices.warn(f"refused a connection from %s: {why}", address or _GONE)
 
     def _end(self, route: bytes) -> None:
         self._fd_of.pop(route, None)
@@ -407,20 +407,20 @@ class ZeroMQPeers:
     def _let_in(self, fd: int) -> None:
         """ZeroMQ has accepted a connection. It accepts all: who has been silent for longest makes room."""
         now = time.monotonic()
-        self._lobby.enter(fd, address_of(fd), now)
-        self._house.has_strangers = True
-        if self._house.is_full(now):
-            oldest = self._lobby.oldest(now, grace=0.0)
+        self._pending.add(fd, address_of(fd), now)
+        self._state.has_strangers = True
+        if self._state.is_full(now):
+            oldest = self._pending.oldest(now, grace=0.0)
             if oldest is not None:
                 self._show_out(oldest)
 
     def _show_out(self, fd: int) -> None:
         """Close a connection that was not welcomed; the monitor tells when ZeroMQ has noticed."""
-        address = self._lobby.leave(fd)
+        address = self._pending.remove(fd)
         if address != _UNWANTED:
-            self._house.notices.warn("closed a connection from %s: it did not say who it is", address)
+            self._state.notices.warn("closed a connection from %s: it did not say who it is", address)
         self._shut.add(fd)
-        self._house.connections -= 1
+        self._state.connections -= 1
         shut(fd)
 
     def _forget(self, route: bytes) -> None:
@@ -428,4 +428,4 @@ class ZeroMQPeers:
         peer = self._peers.pop(route, None)
         if peer is not None:
             del self._routes[peer]
-            self._house.gone[peer] = False
+            self._state.gone[peer] = False

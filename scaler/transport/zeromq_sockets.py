@@ -81,9 +81,9 @@ def drain(via: zmq.Socket[bytes], receive_one: Callable[[], int]) -> bool:
     return True
 
 
-def bind(router: zmq.Socket[bytes], address: Address, door: socket.socket) -> None:
+def bind(router: zmq.Socket[bytes], address: Address, sock: socket.socket) -> None:
     """Take over a socket that listens at this address, with whoever has come there already."""
-    router.setsockopt(zmq.USE_FD, door.detach())
+    router.setsockopt(zmq.USE_FD, sock.detach())
     router.bind(address.url)
 
 

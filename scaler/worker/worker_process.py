@@ -38,8 +38,8 @@ from scaler.worker_protocol.messages import (
     Publish,
     Ready,
     Recall,
-    Recite,
-    Recited,
+    TailRequest,
+    TailResponse,
     ToWorker,
     Unfit,
 )
@@ -85,8 +85,8 @@ def serve(
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
         if promised:
             runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke
-        recite = partial(_recite, sender, last_lines)
-        threading.Thread(target=_obey, args=(control, runner, recite), name="scaler-control", daemon=True).start()
+        tell_tail = partial(_tell_tail, sender, last_lines)
+        threading.Thread(target=_obey, args=(control, runner, tell_tail), name="scaler-control", daemon=True).start()
         poll = select.poll()
         poll.register(task, select.POLLIN)
         runner.await_surroundings(poll.poll)
@@ -124,7 +124,7 @@ def _reader(task: socket.socket) -> Read:
     return read
 
 
-def _obey(control: socket.socket, runner: RowRunner, recite: Callable[[Recite], None]) -> None:
+def _obey(control: socket.socket, runner: RowRunner, tell_tail: Callable[[TailRequest], None]) -> None:
     """Do what the agent says on the control socket."""
     try:
         receiver = Receiver(control, read_by_worker)
@@ -141,8 +141,8 @@ def _obey(control: socket.socket, runner: RowRunner, recite: Callable[[Recite], 
                     runner.publish(message.keys)
                 elif isinstance(message, Drop):
                     runner.drop(message)
-                elif isinstance(message, Recite):
-                    recite(message)
+                elif isinstance(message, TailRequest):
+                    tell_tail(message)
     except EOFError:
         os._exit(0)
     except OSError as error:
@@ -153,8 +153,8 @@ def _obey(control: socket.socket, runner: RowRunner, recite: Callable[[Recite], 
         os._exit(1)
 
 
-def _recite(sender: BlockingSender, last_lines: LastLines, message: Recite) -> None:
-    sender.send(Recited(message.number, last_lines.told()))
+def _tell_tail(sender: BlockingSender, last_lines: LastLines, message: TailRequest) -> None:
+    sender.send(TailResponse(message.number, last_lines.told()))
 
 
 def _become_a_usual_process(name: str) -> None:

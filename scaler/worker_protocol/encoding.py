@@ -47,13 +47,13 @@ from scaler.worker_protocol.messages import (
     Quit,
     Ready,
     Recall,
-    Recite,
-    Recited,
     Results,
     Returned,
     ReturnedSpan,
     Run,
     Surroundings,
+    TailRequest,
+    TailResponse,
     ToWorker,
     Unblocked,
     Unfiled,
@@ -68,7 +68,7 @@ class MalformedMessage(Exception):
 
 
 # ---- agent to worker -------------------------------------------------------------------------------------------------
-_TO_WORKER: tuple[type[ToWorker], ...] = (Run, Drop, Surroundings, Quit, Recall, Flush, Publish, Recite)
+_TO_WORKER: tuple[type[ToWorker], ...] = (Run, Drop, Surroundings, Quit, Recall, Flush, Publish, TailRequest)
 _NUMBERS = {kind: number for number, kind in enumerate(_TO_WORKER)}
 
 
@@ -86,7 +86,7 @@ def read_by_worker(data: memoryview | bytes) -> ToWorker:
 
 # ---- worker to agent -------------------------------------------------------------------------------------------------
 _FROM_WORKER: tuple[type[FromWorker], ...] = (
-    Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving, Recited, Unfiled,
+    Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving, TailResponse, Unfiled,
     Preloading, Unfit, Crowded,
 )  # fmt: skip
 (
@@ -168,7 +168,7 @@ def _write_output(message: Output) -> bytes:
     return b"".join([_OUTPUT, _OUTPUT_HEAD.pack(client, row, stream, len(named), len(said)), named, said])
 
 
-def _write_recited(message: Recited) -> bytes:
+def _write_tail(message: TailResponse) -> bytes:
     said = message.text.encode("utf-8", "replace")
     return b"".join([_RECITED, _RECITED_HEAD.pack(message.number, len(said)), said])
 
@@ -192,7 +192,7 @@ _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
     Blocked: lambda message: _BLOCKED,
     Unblocked: lambda message: _UNBLOCKED,
     Leaving: lambda message: _LEAVING,
-    Recited: _write_recited,
+    TailResponse: _write_tail,
     Unfiled: lambda message: _UNFILED + _UNFILED_BODY.pack(*message),
     Preloading: _write_preloading,
     Unfit: _write_unfit,
@@ -303,10 +303,10 @@ def _read_output(data: Bytes, at: int) -> Read:
     return Output(client, row, name, stream, text), at
 
 
-def _read_recited(data: Bytes, at: int) -> Read:
+def _read_tail(data: Bytes, at: int) -> Read:
     number, length = _RECITED_HEAD.unpack_from(data, at)
     text, at = _text(data, at + _RECITED_HEAD.size, length)
-    return Recited(number, text), at
+    return TailResponse(number, text), at
 
 
 def _read_preloading(data: Bytes, at: int) -> Read:
@@ -342,7 +342,7 @@ _READERS: tuple[Callable[[Bytes, int], Read], ...] = (
     lambda data, at: (Blocked(), at),
     lambda data, at: (Unblocked(), at),
     lambda data, at: (Leaving(), at),
-    _read_recited,
+    _read_tail,
     lambda data, at: (Unfiled(*_UNFILED_BODY.unpack_from(data, at)), at + _UNFILED_BODY.size),
     _read_preloading,
     _read_unfit,

@@ -3,7 +3,7 @@
     agent ──task socket──────► worker     Run, Drop, Surroundings, Quit              read between two rows
     agent ──control socket───► worker     Recall, Flush, Publish, Drop               read while user code runs
     worker ──task socket─────► agent      Ready, Results, Returned, Published, Output, Blocked, Unblocked,
-                                         Leaving, Unfit, Recited, Unfiled, Preloading,
+                                         Leaving, Unfit, TailResponse, Unfiled, Preloading,
                                          Crowded
 
 They are plain tuples with names: made and taken apart at the price of a tuple. `encoding.py` says how they travel.
@@ -104,8 +104,8 @@ class Publish(NamedTuple):
     keys: list[Key]
 
 
-class Recite(NamedTuple):
-    """Say the last lines that tasks have printed. Answered by `Recited`, also while a row runs."""
+class TailRequest(NamedTuple):
+    """Say the last lines that tasks have printed. Answered by `TailResponse`, also while a row runs."""
 
     #: comes back in the answer
     number: int
@@ -203,10 +203,10 @@ class Output(NamedTuple):
     text: str
 
 
-class Recited(NamedTuple):
+class TailResponse(NamedTuple):
     """The last lines that tasks have printed, each behind the digit of its stream."""
 
-    #: of the `Recite` that this answers
+    #: of the `TailRequest` that this answers
     number: int
     text: str
 
@@ -245,7 +245,7 @@ class Unfit(NamedTuple):
     why: str
 
 
-ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish | Recite
+ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish | TailRequest
 FromWorker: TypeAlias = (
     Ready
     | Results
@@ -255,7 +255,7 @@ FromWorker: TypeAlias = (
     | Blocked
     | Unblocked
     | Leaving
-    | Recited
+    | TailResponse
     | Unfiled
     | Preloading
     | Unfit

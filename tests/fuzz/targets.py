@@ -347,8 +347,8 @@ def worker_says(chosen: Lot, clients: tuple[int, ...] = (7, 8)) -> wm.FromWorker
         text, row = chosen.choice(("", "said\n", "\udc80\0" * 9)), chosen.choice((batch + lo, 2**64 - 1))
         return wm.Output(client, row, text, chosen.choice((m.STDOUT, m.WARNINGS)), text)
     return chosen.choice((
-        wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1), wm.Preloading("m:f", "no"), wm.Recited(number, "said"),
-        wm.Unfiled(number, 28), wm.Unfit("has no descriptors"), wm.Crowded(1 << 20),
+        wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1), wm.Preloading("m:f", "no"),
+        wm.TailResponse(number, "said"), wm.Unfiled(number, 28), wm.Unfit("has no descriptors"), wm.Crowded(1 << 20),
     ))  # fmt: skip
 
 

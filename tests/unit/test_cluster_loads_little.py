@@ -12,7 +12,7 @@ UNUSED = (
     "scaler.results", "scaler.symphony", "scaler.scheduler.jobs", "scaler.scheduler.supervisor",
     "scaler.scheduler.validating",
     "scaler.scheduler.state.validate", "scaler.agent.validating", "scaler.agent.preemption",
-    "scaler.agent.core.reciting",
+    "scaler.agent.core.output_tails",
     "scaler.scheduler.core.answering", "scaler.scheduler.core.commanding", "scaler.scheduler.core.explaining",
     "scaler.scheduler.core.relaying", "scaler.scheduler.views.cluster_view", "scaler.scheduler.views.snapshot",
     "scaler.scheduler.views.task_pages",

@@ -133,8 +133,8 @@ def test_a_step_looks_at_few_of_many_priorities_and_the_most_urgent_go_first(mon
     (agent,) = fake.agents
     client = fake.client()
     looked: list[object] = []
-    real = placement._flavours_for
-    monkeypatch.setattr(placement, "_flavours_for", lambda state, demand: looked.append(demand) or real(state, demand))
+    real = placement._groups_for
+    monkeypatch.setattr(placement, "_groups_for", lambda state, demand: looked.append(demand) or real(state, demand))
     for number in range(300):
         looked.clear()
         fake.say(client, task(1_000 + number * 7_919 % 300, 1, priority=number * 7_919 % 300))
@@ -259,7 +259,7 @@ def wanted_of(request: BalanceRequest) -> list[tuple[int, int]]:
     return list(zip(request.clients, request.batches, strict=True))
 
 
-def among_flavours(*made: tuple[int, Task], capabilities: tuple[str, ...] = ("gpu",)) -> tuple[FakeScheduler, int, int]:
+def among_groups(*made: tuple[int, Task], capabilities: tuple[str, ...] = ("gpu",)) -> tuple[FakeScheduler, int, int]:
     """A scheduler whose only agent has one worker, these capabilities and these rows of 10 ms; and their client."""
     fake = FakeScheduler()
     busy, client = fake.agent(1, capabilities), fake.client()
@@ -271,7 +271,7 @@ def among_flavours(*made: tuple[int, Task], capabilities: tuple[str, ...] = ("gp
 
 
 def test_rows_are_taken_back_for_an_idle_agent_of_other_capabilities() -> None:
-    fake, busy, client = among_flavours((5, task(10, 5)))
+    fake, busy, client = among_groups((5, task(10, 5)))
     idle = fake.agent(2)
     (request,) = fake.heard(busy, BalanceRequest)
     assert (request.rows, request.threads, wanted_of(request)) == (2, 0, [(client, 10)])
@@ -290,7 +290,7 @@ def test_rows_are_taken_back_for_an_idle_agent_of_other_capabilities() -> None:
 
 
 def test_only_batches_that_the_idle_agent_can_run_are_named() -> None:
-    fake, busy, client = among_flavours(
+    fake, busy, client = among_groups(
         (2, task(10, 2)), (2, task(20, 2, capabilities=("gpu",))), (2, task(30, 2)), capabilities=("gpu", "ssd")
     )
     fake.agent(1)
@@ -303,7 +303,7 @@ def test_only_batches_that_the_idle_agent_can_run_are_named() -> None:
 
 
 def test_rows_that_an_idle_agent_can_not_run_are_not_taken_back_for_it() -> None:
-    fake, busy, client = among_flavours((5, task(10, 5, capabilities=("gpu",))))
+    fake, busy, client = among_groups((5, task(10, 5, capabilities=("gpu",))))
     idle = fake.agent(2)
     for _ in range(3):
         fake.say(idle, Heartbeat(0.0, 2))
@@ -315,7 +315,7 @@ def test_rows_that_an_idle_agent_can_not_run_are_not_taken_back_for_it() -> None
 
 
 def test_agents_of_the_same_capabilities_are_asked_first() -> None:
-    fake, plain, client = among_flavours((8, task(10, 8)), capabilities=())
+    fake, plain, client = among_groups((8, task(10, 8)), capabilities=())
     gpu = fake.agent(1, ("gpu",))
     assert [wanted_of(request) for request in fake.heard(plain, BalanceRequest)] == [[(client, 10)]]
     fake.say(plain, BalanceResponse())
@@ -327,7 +327,7 @@ def test_agents_of_the_same_capabilities_are_asked_first() -> None:
 
 
 def test_an_agent_of_other_capabilities_that_gave_nothing_back_is_not_asked_again_until_it_gets_rows() -> None:
-    fake, busy, client = among_flavours((5, task(10, 5)))
+    fake, busy, client = among_groups((5, task(10, 5)))
     idle = fake.agent(1)
     assert len(fake.heard(busy, BalanceRequest)) == 1
     for _ in range(3):
@@ -343,21 +343,21 @@ def test_an_agent_of_other_capabilities_that_gave_nothing_back_is_not_asked_agai
 
 
 def test_a_row_that_has_run_for_a_while_is_not_asked_for() -> None:
-    fake, busy, client = among_flavours((1, task(10, 1)), (4, task(20, 4, capabilities=("gpu",))))
+    fake, busy, client = among_groups((1, task(10, 1)), (4, task(20, 4, capabilities=("gpu",))))
     fake.say(busy, spans(TaskBegun, client, (10, 0, 1)))
     fake.agent(1)
     assert fake.heard(busy, BalanceRequest) == []
 
 
 def test_rows_that_others_could_not_run_stay_at_agents_of_other_capabilities() -> None:
-    fake, busy, client = among_flavours((5, task(10, 5)))
+    fake, busy, client = among_groups((5, task(10, 5)))
     attempts_of(fake.core.state.clients[client].batches[10]).refused[4] = {99}
     fake.agent(1)
     assert fake.heard(busy, BalanceRequest) == []
 
 
 def test_rows_for_which_an_idle_agent_has_too_little_time_are_not_taken_back_for_it() -> None:
-    fake, busy, _ = among_flavours((5, task(10, 5)))
+    fake, busy, _ = among_groups((5, task(10, 5)))
     for number, milliseconds in ((90, 5), (91, 50)):
         going = hello("agent", "going", 1)
         going.walltime = milliseconds
@@ -380,7 +380,7 @@ def test_rows_of_several_slots_are_taken_back_for_idle_agents_of_other_capabilit
     assert fake.placed(other) == [(10, 1, 2)]
 
 
-def test_all_of_many_flavours_are_asked_in_turn() -> None:
+def test_all_of_many_groups_are_asked_in_turn() -> None:
     fake = FakeScheduler()
     client = fake.client()
     busy = [fake.agent(1, (f"host-{i}",)) for i in range(20)]
@@ -397,8 +397,8 @@ def test_all_of_many_flavours_are_asked_in_turn() -> None:
     assert sorted(asked) == busy
 
 
-def test_an_agent_is_asked_once_for_each_of_many_idle_flavours() -> None:
-    fake, busy, _ = among_flavours((5, task(10, 5)))
+def test_an_agent_is_asked_once_for_each_of_many_idle_groups() -> None:
+    fake, busy, _ = among_groups((5, task(10, 5)))
     for i in range(20):
         fake.agent(1, (f"host-{i}",))
     requests = 0
@@ -1183,7 +1183,7 @@ def test_nothing_is_kept_of_capabilities_that_no_agent_has_any_more_but_rows_tha
         fake.say(client, task(100 * number + 10, 3, capabilities=(name,)))
         fake.say(client, task(100 * number + 20, 1, capabilities=(name,), threads=2))
         fake.lose(lost)
-    assert len(fake.core.state.flavours) == 1
+    assert len(fake.core.state.groups) == 1
     again = fake.agent(2, ("host-2", "more"))
     fake.end_all(again, client)
     fake.end_all(again, client)

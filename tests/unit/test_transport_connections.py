@@ -39,8 +39,8 @@ from scaler.transport import (
     zeromq,
 )
 from scaler.transport.framing import GREETING_BYTES
-from scaler.transport.house import House
-from scaler.transport.lobby import PATIENCE
+from scaler.transport.listener_state import ListenerState
+from scaler.transport.pending_peers import PATIENCE
 from scaler.transport.zeromq_connections import shut
 
 _DEADLINE = 20.0
@@ -718,14 +718,14 @@ def test_who_comes_is_let_in_where_nobody_tells_how_many_descriptors_there_are(
     def refuse(_path: str) -> list[str]:
         raise OSError(trouble, os.strerror(trouble))
 
-    house = House(1 << 20, True, logging.getLogger("test"))
+    state = ListenerState(1 << 20, True, logging.getLogger("test"))
     monkeypatch.setattr(os, "listdir", refuse)
-    assert not house.is_full(1.0)
+    assert not state.is_full(1.0)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
     try:
-        assert house.is_full(3.0)
+        assert state.is_full(3.0)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -92,10 +92,10 @@ def test_who_speaks_something_else_is_in_the_log_once_with_its_address(
     client = connect(echo.address, _SECURITY, shortcut=False)
     for _ in range(3):
         with socket.create_connection((echo.address.host, echo.address.port), _DEADLINE) as stranger:
-            until(lambda: echo.listener.house.connections == 2)  # of one that is gone at once no address may be known
+            until(lambda: echo.listener.state.connections == 2)  # of one that is gone at once no address may be known
             stranger.sendall(garbage)
             _end_of(stranger)
-        until(lambda: echo.listener.house.connections == 1)
+        until(lambda: echo.listener.state.connections == 1)
     works(client)
     client.close()
     assert caplog.messages == [f"refused a connection from 127.0.0.1: {why}"]
@@ -139,7 +139,7 @@ def test_who_only_looks_or_has_nothing_to_say_is_not_in_the_log(echo: Echo, capl
     client = connect(echo.address, _SECURITY, shortcut=False)
     works(client)
     client.close()
-    until(lambda: not echo.listener.house.connections)
+    until(lambda: not echo.listener.state.connections)
     assert caplog.messages == []
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from scaler.agent import warm_process
-from scaler.agent.warm_process import Manners, _GivingWay
+from scaler.agent.warm_process import YieldPolicy, _GivingWay
 
 PAUSE = 0.001
 
@@ -28,9 +28,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def giving_way(wanted: int, others: int, pause: float, calm: int) -> _GivingWay:
-    """One whose manners never change."""
-    manners = Manners(others, pause, calm)
-    return _GivingWay(wanted, lambda: manners)
+    """One whose policy never changes."""
+    policy = YieldPolicy(others, pause, calm)
+    return _GivingWay(wanted, lambda: policy)
 
 
 def test_before_there_is_a_cluster_a_module_is_loaded_when_a_processor_is_free(wanted: int, looks: list[int]) -> None:
@@ -50,12 +50,12 @@ def test_beside_a_cluster_it_takes_a_moment_in_which_nothing_runs(wanted: int, l
 
 def test_it_has_other_manners_from_the_moment_on_in_which_there_is_a_cluster(wanted: int, looks: list[int]) -> None:
     looks += [3, 2, 2, 1, 1, 10_000]
-    manners = [Manners(1, PAUSE, 1)]
+    policy = [YieldPolicy(1, PAUSE, 1)]
 
-    def of_the_moment() -> Manners:
+    def of_the_moment() -> YieldPolicy:
         if len(looks) < 6:
-            manners[0] = Manners(0, PAUSE, 2)
-        return manners[0]
+            policy[0] = YieldPolicy(0, PAUSE, 2)
+        return policy[0]
 
     _GivingWay(wanted, of_the_moment).find_spec("any")
     assert looks == [10_000]

@@ -1,7 +1,7 @@
 """An agent's brain: the host's rows, workers and objects, as `handle(events, now) -> effects`.
 
-This file is the door: it says who deals with what has happened. Then the phases of `phases.py` look, one after the
-other, at what is to be done about it. All that the agent knows is in `scaler/agent/state/`.
+This file is the entry point: it says who deals with what has happened. Then the phases of `phases.py` look, one after
+the other, at what is to be done about it. All that the agent knows is in `scaler/agent/state/`.
 """
 
 import math
@@ -88,9 +88,9 @@ from scaler.worker_protocol.messages import (
     Preloading,
     Published,
     Ready,
-    Recited,
     Results,
     Returned,
+    TailResponse,
     Unblocked,
     Unfiled,
     Unfit,
@@ -170,7 +170,7 @@ class AgentCore:
             Unblocked: lambda worker, message: worker_lifecycle.take_unblocked(state, worker),
             Leaving: lambda worker, message: worker_lifecycle.take_leaving(out, worker),
             Unfit: lambda worker, message: worker_lifecycle.replace(state, out, worker, message.why),
-            Recited: self._recited,
+            TailResponse: self._tail_response,
             Unfiled: self._unfiled,
             Preloading: partial(preloads.take_word, state, out),
             Crowded: lambda worker, message: spilling.note_crowded(state, message.size),
@@ -181,7 +181,7 @@ class AgentCore:
         """All that the agent knows."""
         return self._state
 
-    # ---- the door --------------------------------------------------------------------------------------------------
+    # ---- the entry point -------------------------------------------------------------------------------------------
     def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Take what happened, in order; what is to be done about it."""
         state, out, of_event = self._state, self.out, self._of_event
@@ -201,14 +201,14 @@ class AgentCore:
         return out.flush()
 
     def _asked(self, query: Query) -> None:
-        from scaler.agent.core import reciting  # here, as a cluster should start without it
+        from scaler.agent.core import output_tails  # here, as a cluster should start without it
 
-        reciting.take_question(self._state, self.out, query)
+        output_tails.take_question(self._state, self.out, query)
 
-    def _recited(self, worker: WorkerRecord, message: Recited) -> None:
-        from scaler.agent.core import reciting
+    def _tail_response(self, worker: WorkerRecord, message: TailResponse) -> None:
+        from scaler.agent.core import output_tails
 
-        reciting.take_answer(self.out, worker, message)
+        output_tails.take_answer(self.out, worker, message)
 
     def _unfiled(self, worker: WorkerRecord, message: Unfiled) -> None:
         from scaler.agent.core import unfiled

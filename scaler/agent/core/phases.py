@@ -16,8 +16,8 @@ from scaler.agent.core import (
     dispatching,
     heartbeat,
     leaving,
-    mending,
     preloads,
+    repairing,
     spilling,
     staging,
     supervising,
@@ -59,7 +59,7 @@ def _replace_worn(state: HostState, out: Outgoing) -> None:
 #: where rows are that could be handed out
 _READY = "ready.general.rows", "ready.local", "ready.wide.rows"
 PHASES = (
-    Phase("mend what is in disorder", ("follow_ups.disorder",), mending.mend),
+    Phase("repair what is in disorder", ("follow_ups.disorder",), repairing.repair),
     Phase("start workers", ("workers.start_at",), worker_lifecycle.start_due),
     Phase("keep the number of workers", ("follow_ups.workers",), worker_lifecycle.settle),
     Phase("try objects again", ("objects.backing_off",), bringing.retry),

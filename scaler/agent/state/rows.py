@@ -25,7 +25,7 @@ class RowRange:
     body: Frame = b""
     #: per row: (object id, index) of each value it needs
     needs: list[list[tuple[int, int]]] | None = None
-    #: the how manieth message of rows brought it
+    #: the ordinal of the message of rows that brought it
     arrival: int = 0
     #: ids of the stored objects among what its rows need; empty for most
     stored: frozenset[int] = NOTHING

@@ -4,7 +4,7 @@ events      what is seen of the cluster and of the provider, and what is to be d
 limits      the figures that decide
 wanted      demand -> the number of hosts, with hysteresis
 jobs        each host that was asked for, from the request to its end
-fleet_core  one door: `handle(events, now) -> effects`
+fleet_core  one entry point: `handle(events, now) -> effects`
 """
 
 from scaler.provisioning.core.fleet_core import FleetCore

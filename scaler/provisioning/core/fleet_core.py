@@ -72,7 +72,7 @@ class FleetCore:
         self._lists_needed = 0 if is_new else Limits.MISSED_LISTS
         self._trouble = ""
 
-    # ---- the door --------------------------------------------------------------------------------------------------
+    # ---- the entry point -------------------------------------------------------------------------------------------
     def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Take what has happened, and say what is to be done."""
         effects: list[Effect] = []

@@ -13,20 +13,20 @@ from operator import attrgetter
 
 from scaler.protocol.messages import BalanceRequest, u32, u64
 from scaler.scheduler.core import placement
+from scaler.scheduler.state.agent_groups import AgentGroup
 from scaler.scheduler.state.agent_records import AgentRecord, Load
 from scaler.scheduler.state.batch_records import AGENT, Batch
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.flavours import Flavour
 
 #: work that is worth taking back, microseconds a worker
 WORTH_US = 2_000
 #: what a row is taken to last at an agent that has reported none, microseconds
 UNREPORTED_US = 1e6
-#: agents that are looked at beyond those wanted, for one idle flavour and step
+#: agents that are looked at beyond those wanted, for one idle group and step
 SPARE_LOOKS = 8
-#: idle flavours in a step for which agents of others are looked at
+#: idle groups in a step for which agents of others are looked at
 MOST_IDLE = 4
-#: batches of an agent that are looked at for others than those of its flavour, the latest, and that are named, at most
+#: batches of an agent that are looked at for others than those of its group, the latest, and that are named, at most
 MOST_LOOKED, MOST_NAMED = 64, 16
 
 #: agents to ask, and for what
@@ -37,25 +37,25 @@ def begin_recalls(state: ClusterState) -> Requests:
     """Agents to ask for rows, and for which: each agent once until it has answered."""
     asks: Requests = []
     idle, rich = state.standing.idle, state.standing.rich
-    for flavour in idle if len(idle) < len(rich) else rich:
-        if not (flavour.idle and flavour.surplus):
+    for group in idle if len(idle) < len(rich) else rich:
+        if not (group.idle and group.surplus):
             continue  # nor has any of the wider ones both
-        _begin(flavour, asks)
-        if flavour.wider:
-            for wider in flavour.wider.values():
+        _begin(group, asks)
+        if group.wider:
+            for wider in group.wider.values():
                 if wider.idle and wider.surplus:
                     _begin(wider, asks)
-    if len(state.flavours) > 1 and idle and rich:
+    if len(state.groups) > 1 and idle and rich:
         _begin_elsewhere(state, asks)
     return asks
 
 
-def _begin(flavour: Flavour, asks: Requests) -> None:
-    wanted, slots, purpose = len(flavour.idle), flavour.slots, flavour.purpose
-    for agent in list(islice(flavour.surplus, wanted + SPARE_LOOKS)):
+def _begin(group: AgentGroup, asks: Requests) -> None:
+    wanted, slots, purpose = len(group.idle), group.slots, group.purpose
+    for agent in list(islice(group.surplus, wanted + SPARE_LOOKS)):
         load = agent.load
-        if load.recalling or purpose in load.unyielding or not _is_worth_it(load):
-            flavour.surplus[agent] = flavour.surplus.pop(agent)  # others have their turn next time
+        if load.recalling or purpose in load.exhausted or not _is_worth_it(load):
+            group.surplus[agent] = group.surplus.pop(agent)  # others have their turn next time
             continue
         load.recalling = purpose
         asks.append((agent, BalanceRequest(_share(load, slots), slots if slots > 1 else 0)))
@@ -78,53 +78,55 @@ def end_recall(agent: AgentRecord, gave_back: bool) -> None:
     """An agent has answered, and given back some rows or none."""
     load = agent.load
     if load.recalling and not gave_back:
-        load.unyielding.add(load.recalling)
+        load.exhausted.add(load.recalling)
     load.recalling = None
 
 
 # ---- agents of other capabilities ------------------------------------------------------------------------------------
 def _begin_elsewhere(state: ClusterState, asks: Requests) -> None:
-    """Ask agents of other flavours for those that idle, and for which none of their own was just asked.
+    """Ask agents of other groups for those that idle, and for which none of their own was just asked.
 
-    All have their turn: where there are many flavours, each step begins with others.
+    All have their turn: where there are many groups, each step begins with others.
     """
     busy = list(state.standing.rich)
-    wide = [flavour for flavour in busy if flavour.wider]
-    widths = sorted({slots for flavour in wide for slots, wider in flavour.wider.items() if wider.surplus})
+    wide = [group for group in busy if group.wider]
+    widths = sorted({slots for group in wide for slots, wider in group.wider.items() if wider.surplus})
     idle = list(state.standing.idle)
     for slots in widths:
-        idle += [wider for flavour in state.standing.idle if (wider := placement.wider_of(state, flavour, slots)).idle]
+        idle += [wider for group in state.standing.idle if (wider := placement.wider_of(state, group, slots)).idle]
     asked = Counter(agent.load.recalling for agent, _ in asks)
     turn = state.recall_turn = state.recall_turn + 1
-    for flavour in _some_from(turn, idle, MOST_IDLE):
-        wanted = len(flavour.idle) - asked[flavour.purpose]
+    for group in _some_from(turn, idle, MOST_IDLE):
+        wanted = len(group.idle) - asked[group.purpose]
         if wanted > 0:
-            _ask_others(state, flavour, wanted, _some_from(turn // len(idle), busy, SPARE_LOOKS), asks)
+            _ask_others(state, group, wanted, _some_from(turn // len(idle), busy, SPARE_LOOKS), asks)
 
 
-def _some_from(turn: int, flavours: list[Flavour], most: int) -> Iterable[Flavour]:
-    count = len(flavours)
-    return (flavours[(turn + i) % count] for i in range(min(count, most)))
+def _some_from(turn: int, groups: list[AgentGroup], most: int) -> Iterable[AgentGroup]:
+    count = len(groups)
+    return (groups[(turn + i) % count] for i in range(min(count, most)))
 
 
-def _ask_others(state: ClusterState, flavour: Flavour, wanted: int, others: Iterable[Flavour], asks: Requests) -> None:
-    """Ask at most so many agents of these flavours for rows that the idle agents of another one can run."""
-    slots, purpose, looks = flavour.slots, flavour.purpose, SPARE_LOOKS
-    helped = max(islice(flavour.idle, SPARE_LOOKS), key=attrgetter("ends"))
+def _ask_others(
+    state: ClusterState, group: AgentGroup, wanted: int, others: Iterable[AgentGroup], asks: Requests
+) -> None:
+    """Ask at most so many agents of these groups for rows that the idle agents of another one can run."""
+    slots, purpose, looks = group.slots, group.purpose, SPARE_LOOKS
+    helped = max(islice(group.idle, SPARE_LOOKS), key=attrgetter("ends"))
     room = max(1, (helped.load.window - helped.load.outstanding) // slots)
     for other in others:
         members = other if slots == 1 else other.wider.get(slots)
-        if members is None or other.capabilities == flavour.capabilities:
+        if members is None or other.capabilities == group.capabilities:
             continue
         for agent in list(islice(members.surplus, looks)):
             looks -= 1
             load = agent.load
             members.surplus[agent] = members.surplus.pop(agent)
-            if load.recalling or purpose in load.unyielding or not _is_worth_it(load):
+            if load.recalling or purpose in load.exhausted or not _is_worth_it(load):
                 continue
-            batches = _batches_for(agent, flavour)
+            batches = _batches_for(agent, group)
             if not batches:
-                load.unyielding.add(purpose)
+                load.exhausted.add(purpose)
                 continue
             batches = [batch for batch in batches if helped.has_time_for(batch.function.duration_us, state.now)]
             if not batches:
@@ -138,9 +140,9 @@ def _ask_others(state: ClusterState, flavour: Flavour, wanted: int, others: Iter
                 return
 
 
-def _batches_for(agent: AgentRecord, flavour: Flavour) -> list[Batch]:
-    """The latest of an agent's batches with rows that agents of another flavour can run, and that may come back."""
-    slots, capabilities, number = flavour.slots, flavour.capabilities, agent.number
+def _batches_for(agent: AgentRecord, group: AgentGroup) -> list[Batch]:
+    """The latest of an agent's batches with rows that agents of another group can run, and that may come back."""
+    slots, capabilities, number = group.slots, group.capabilities, agent.number
     able = (
         batch
         for batch in islice(reversed(agent.batches), MOST_LOOKED)

@@ -1,4 +1,4 @@
-"""What the scheduler's core hears, and what it answers: its one door is `handle(events, now) -> effects`."""
+"""What the scheduler's core hears, and what it answers; its entry point is `handle(events, now) -> effects`."""
 
 from scaler.common.effects import Log as Log
 from scaler.common.effects import Stop as Stop

@@ -51,7 +51,7 @@ class Explanation(NamedTuple):
 
 
 def explain(state: ClusterState, client: ClientRecord, batch: Batch, row: int) -> Explanation:
-    """Why a row is where it is. Costs a look at what it needs, and at flavours of agents."""
+    """Why a row is where it is. Costs a look at what it needs, and at groups of agents."""
     place = batch.place[row]
     lines = []
     lineage = batch.lineage

@@ -1,6 +1,6 @@
 """Which agent gets which rows. Amortised O(1) a span: nothing here looks at all agents or all rows.
 
-Agents of the same capabilities form a flavour, and each flavour keeps its agents in sets: *idle* (fewer rows than
+Agents of the same capabilities form a group, and each group keeps its agents in sets: *idle* (fewer rows than
 workers), *shallow* (fewer than two rows a worker) and *open* (half of its window is free). Idle agents are always
 served. Rows beyond what the workers run now are prefetched by a window of about `PREFETCH_US` of work; while a
 function's duration is not known, by one row a worker, or one row a step where others take all of the window.
@@ -8,7 +8,7 @@ function's duration is not known, by one row a worker, or one row a step where o
 Rows that are more urgent than what an agent has are placed as if it had nothing else: it runs them next. It has up to
 two such rows a worker, so that nothing less urgent begins while the next one is on its way.
 
-A row that takes n slots counts as n. For such rows a flavour has *wider* ones, of those of its agents that have n slots
+A row that takes n slots counts as n. For such rows a group has *wider* ones, of those of its agents that have n slots
 at all: there an agent is idle if n are free. One with fewer gets such a row in advance, in its turn, and keeps slots
 free for it by itself; if they had to be free before, rows that take one would see to it that they never are.
 
@@ -23,11 +23,11 @@ from math import frexp
 from typing import NamedTuple
 
 from scaler.common.spans import SpanQueue
+from scaler.scheduler.state.agent_groups import LOOKS, AgentGroup
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.flavours import LOOKS, Flavour
 from scaler.scheduler.state.ready_queues import QueueKey
 
 #: work that an agent should have in hand, microseconds a worker
@@ -68,22 +68,22 @@ def add(state: ClusterState, agent: AgentRecord) -> None:
     state.workers += agent.load.workers
     agent.load.slots = agent.load.workers
     agent.load.window = window(agent.load.workers, None)
-    flavour = state.flavours.get(agent.capabilities)
-    if flavour is None:
-        flavour = state.flavours[agent.capabilities] = Flavour(agent.capabilities, state.standing)
+    group = state.groups.get(agent.capabilities)
+    if group is None:
+        group = state.groups[agent.capabilities] = AgentGroup(agent.capabilities, state.standing)
         state.matching.clear()
         state.queues.bring_back(agent.capabilities)
-    flavour.add(agent)
+    group.add(agent)
 
 
 def remove(state: ClusterState, agent: AgentRecord) -> None:
     """An agent is gone."""
     state.workers -= agent.load.workers
     state.unsorted.pop(agent, None)
-    flavour = state.flavours[agent.capabilities]
-    flavour.forget(agent)
-    if not flavour.agents:  # there may be one for each host that ever came
-        del state.flavours[agent.capabilities]
+    group = state.groups[agent.capabilities]
+    group.forget(agent)
+    if not group.agents:  # there may be one for each host that ever came
+        del state.groups[agent.capabilities]
         state.matching.clear()
 
 
@@ -113,22 +113,22 @@ def learn_bandwidth(state: ClusterState, agent: AgentRecord, bandwidth: float) -
 def sort_agents(state: ClusterState) -> None:
     """Put the agents whose load has changed where they belong now."""
     for agent in state.unsorted:
-        state.flavours[agent.capabilities].sort(agent)
+        state.groups[agent.capabilities].sort(agent)
     state.unsorted.clear()
 
 
 def rotate(state: ClusterState, agent: AgentRecord) -> None:
-    """An agent was given rows: others of its flavour have their turn before it."""
-    flavour = state.flavours[agent.capabilities]
-    flavour.remove(agent)
-    flavour.sort(agent)
+    """An agent was given rows: others of its group have their turn before it."""
+    group = state.groups[agent.capabilities]
+    group.remove(agent)
+    group.sort(agent)
     state.unsorted.pop(agent, None)
 
 
 # ---- one batch or row ------------------------------------------------------------------------------------------------
 def can_ever_run(state: ClusterState, demand: Demand) -> bool:
     """Some agent has what rows ask for."""
-    return any(flavour.agents for flavour in _flavours_for(state, demand))
+    return any(group.agents for group in _groups_for(state, demand))
 
 
 def may_run(state: ClusterState, batch: Batch, number: int) -> bool:
@@ -147,11 +147,11 @@ def choose_for_all(state: ClusterState, batch: Batch) -> AgentRecord | None:
     if state.queues or not state.hands_out:
         return None
     demand, idle = batch.queue_class[1], state.standing.idle
-    flavours: Iterable[Flavour] = _flavours_for(state, demand)
+    groups: Iterable[AgentGroup] = _groups_for(state, demand)
     if demand[1] == 1 and len(idle) < len(state.matching[demand]):
-        flavours = (flavour for flavour in idle if flavour.capabilities.issuperset(demand[0]))
-    for flavour in flavours:
-        for agent in flavour.idle:
+        groups = (group for group in idle if group.capabilities.issuperset(demand[0]))
+    for group in groups:
+        for agent in group.idle:
             if state.limited and not agent.has_time_for(batch.function.duration_us, state.now):
                 return None
             return agent if agent.load.workers - agent.load.outstanding >= batch.rows * batch.slots else None
@@ -202,33 +202,33 @@ def choose_by_input(state: ClusterState, client: ClientRecord, batch: Batch, row
 
 
 # ---- queued rows -----------------------------------------------------------------------------------------------------
-def _flavours_for(state: ClusterState, demand: Demand) -> list[Flavour]:
-    flavours = state.matching.get(demand)
-    if flavours is None:
+def _groups_for(state: ClusterState, demand: Demand) -> list[AgentGroup]:
+    groups = state.matching.get(demand)
+    if groups is None:
         capabilities, slots = demand
         needed = frozenset(capabilities)
-        flavours = [flavour for flavour in state.flavours.values() if needed <= flavour.capabilities]
+        groups = [group for group in state.groups.values() if needed <= group.capabilities]
         if slots > 1:
-            flavours = [wider_of(state, flavour, slots) for flavour in flavours]
-        state.matching[demand] = flavours
-    return flavours
+            groups = [wider_of(state, group, slots) for group in groups]
+        state.matching[demand] = groups
+    return groups
 
 
-def _those_in(some: dict[Flavour, None], demand: Demand, flavours: list[Flavour]) -> list[Flavour]:
-    """The flavours for a demand, or of them those that are among `some`, if that takes fewer looks."""
+def _those_in(some: dict[AgentGroup, None], demand: Demand, groups: list[AgentGroup]) -> list[AgentGroup]:
+    """The groups for a demand, or of them those that are among `some`, if that takes fewer looks."""
     capabilities, slots = demand
-    if slots > 1 or len(flavours) <= len(some):
-        return flavours
-    return [flavour for flavour in some if flavour.capabilities.issuperset(capabilities)]
+    if slots > 1 or len(groups) <= len(some):
+        return groups
+    return [group for group in some if group.capabilities.issuperset(capabilities)]
 
 
-def wider_of(state: ClusterState, flavour: Flavour, slots: int) -> Flavour:
-    """Those agents of a flavour that have so many slots: looked for when such rows first come, then kept."""
-    wider = flavour.wider.get(slots)
+def wider_of(state: ClusterState, group: AgentGroup, slots: int) -> AgentGroup:
+    """Those agents of a group that have so many slots: looked for when such rows first come, then kept."""
+    wider = group.wider.get(slots)
     if wider is None:
-        wider = flavour.wider[slots] = Flavour(flavour.capabilities, slots=slots)
+        wider = group.wider[slots] = AgentGroup(group.capabilities, slots=slots)
         for agent in state.agents.values():
-            if agent.capabilities == flavour.capabilities and agent.load.slots >= slots:
+            if agent.capabilities == group.capabilities and agent.load.slots >= slots:
                 wider.add(agent)
     return wider
 
@@ -246,8 +246,8 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         others = left.get(demand, 0)
         if others >= MOST_LEFT:
             continue
-        flavours, queued = _flavours_for(state, demand), queue.rows
-        if not flavours and len(key) == 2:
+        groups, queued = _groups_for(state, demand), queue.rows
+        if not groups and len(key) == 2:
             queues.leave_out(key)
             continue
         # a more urgent one has found all that it looked at to have enough that is as urgent
@@ -255,25 +255,25 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         aside = 0
         while True:
             passed: list[AgentRecord] = []
-            before, roomy = queue.rows, _those_in(state.standing.roomy, demand, flavours)
+            before, roomy = queue.rows, _those_in(state.standing.roomy, demand, groups)
             for choose_next in ways:
-                for flavour in flavours if choose_next is _next_urgent else roomy:
+                for group in groups if choose_next is _next_urgent else roomy:
                     while queue.rows:
-                        agent, rows = choose_next(queue, flavour)
+                        agent, rows = choose_next(queue, group)
                         if agent is None:
                             break
                         if limited and not agent.has_time_for(queue.head.function.duration_us, state.now):
                             if len(passed) >= MOST_PASSED:
                                 break
                             passed.append(agent)
-                            state.flavours[agent.capabilities].remove(agent)
+                            state.groups[agent.capabilities].remove(agent)
                             continue
-                        yield from _give_some(state, queue, rows, agent, flavour.slots)
-                        members = state.flavours[agent.capabilities]
+                        yield from _give_some(state, queue, rows, agent, group.slots)
+                        members = state.groups[agent.capabilities]
                         members.remove(agent)
                         members.sort(agent)
             for agent in passed:
-                state.flavours[agent.capabilities].sort(agent)
+                state.groups[agent.capabilities].sort(agent)
             if not queue.rows:
                 break
             may_set_aside = passed and len(key) == 2 and aside < MOST_ASIDE
@@ -338,30 +338,30 @@ def _where_tasks_wait(state: ClusterState, queues: list[tuple[QueueKey, SpanQueu
 
 def _somebody_stays(state: ClusterState, demand: Demand) -> bool:
     """An agent that is not about to go has what rows ask for."""
-    for flavour in _flavours_for(state, demand):
+    for group in _groups_for(state, demand):
         going = [state.agents[number] for number in state.leaving]
-        those = [a for a in going if a.capabilities == flavour.capabilities and a.load.slots >= flavour.slots]
-        if flavour.agents > len(those):
+        those = [a for a in going if a.capabilities == group.capabilities and a.load.slots >= group.slots]
+        if group.agents > len(those):
             return True
     return False
 
 
-def _next_idle(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord | None, int]:
+def _next_idle(queue: SpanQueue[Batch], group: AgentGroup) -> tuple[AgentRecord | None, int]:
     """The next agent that has workers without a row, and how many rows it gets; None if there is none."""
-    idle = flavour.idle
+    idle = group.idle
     if not idle:
         return None, 0
     agent = next(iter(idle))
-    load, slots = agent.load, flavour.slots
+    load, slots = agent.load, group.slots
     share = -(-queue.rows // len(idle))
     need = (load.workers - load.outstanding) // slots
     return agent, share if share < need else max(need, min(share, (load.window - load.outstanding) // slots))
 
 
-def _next_open(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord | None, int]:
+def _next_open(queue: SpanQueue[Batch], group: AgentGroup) -> tuple[AgentRecord | None, int]:
     """The next agent that gets rows in advance, and how many; None if none has room in its window."""
     each = queue.head.function.duration_us
-    members = flavour.shallow if each is None else flavour.open
+    members = group.shallow if each is None else group.open
     if not members:
         return None, 0
     agent = next(iter(members))
@@ -370,17 +370,17 @@ def _next_open(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord |
     if credit <= 0:
         return None, 0
     share, workers = -(-queue.rows // len(members)), load.workers
-    if flavour.slots > 1:
-        credit, workers = credit // flavour.slots or 1, workers // flavour.slots or 1
+    if group.slots > 1:
+        credit, workers = credit // group.slots or 1, workers // group.slots or 1
     return agent, min(credit, max(workers, share))
 
 
-def _next_urgent(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord | None, int]:
+def _next_urgent(queue: SpanQueue[Batch], group: AgentGroup) -> tuple[AgentRecord | None, int]:
     """The next agent that has fewer than two rows a worker as urgent as these, and how many it gets; None if unseen.
 
     The others that were looked at have their turn last in the next step.
     """
-    priority, slots, busy = queue.head.task.priority, flavour.slots, flavour.busy
+    priority, slots, busy = queue.head.task.priority, group.slots, group.busy
     for agent in list(islice(busy, LOOKS)):
         load = agent.load
         room = (2 * load.workers - load.as_urgent(priority)) // slots
@@ -390,11 +390,11 @@ def _next_urgent(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord
     return None, 0
 
 
-def _one_of_unknown_duration(state: ClusterState, queue: SpanQueue[Batch], flavours: list[Flavour]) -> Iterator[Give]:
+def _one_of_unknown_duration(state: ClusterState, queue: SpanQueue[Batch], groups: list[AgentGroup]) -> Iterator[Give]:
     """One row for an agent that has room for rows whose duration is known, lest those take all that there ever is."""
-    for flavour in flavours:
-        for agent in islice(flavour.open, LOOKS):
-            if agent.load.workers >= flavour.slots and agent.has_time_for(None, state.now):
+    for group in groups:
+        for agent in islice(group.open, LOOKS):
+            if agent.load.workers >= group.slots and agent.has_time_for(None, state.now):
                 yield Give(queue, 1, agent)
                 return
 

@@ -13,10 +13,10 @@ from operator import attrgetter
 
 from scaler.scheduler.core import placement
 from scaler.scheduler.state import transitions
+from scaler.scheduler.state.agent_groups import AgentGroup, Standing
 from scaler.scheduler.state.agent_records import AgentRecord, Load
 from scaler.scheduler.state.batch_records import Batch
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.flavours import Flavour, Standing
 
 #: all fields, as their classes take them: `copy` takes three times as long
 _OF_AGENT = attrgetter(*[item.name for item in fields(AgentRecord)])
@@ -51,20 +51,20 @@ def _copied(state: ClusterState, agents: dict[int, AgentRecord]) -> ClusterState
     made = copy(state)
     made.agents, made.queues, made.matching = agents, state.queues.copy(), {}
     made.standing = Standing()
-    made.flavours = {key: _copied_flavour(flavour, agents, made.standing) for key, flavour in state.flavours.items()}
-    made.standing.roomy = {made.flavours[flavour.capabilities]: None for flavour in state.standing.roomy}
+    made.groups = {key: _copied_group(group, agents, made.standing) for key, group in state.groups.items()}
+    made.standing.roomy = {made.groups[group.capabilities]: None for group in state.standing.roomy}
     made.unsorted = {agents[agent.number]: None for agent in state.unsorted}
     placement.sort_agents(made)
     return made
 
 
-def _copied_flavour(flavour: Flavour, agents: dict[int, AgentRecord], standing: Standing) -> Flavour:
-    made = copy(flavour)
+def _copied_group(group: AgentGroup, agents: dict[int, AgentRecord], standing: Standing) -> AgentGroup:
+    made = copy(group)
     made.standing = standing
-    for item in fields(Flavour):
-        value = getattr(flavour, item.name)
+    for item in fields(AgentGroup):
+        value = getattr(group, item.name)
         if item.name == "wider":
-            made.wider = {slots: _copied_flavour(wider, agents, Standing()) for slots, wider in value.items()}
+            made.wider = {slots: _copied_group(wider, agents, Standing()) for slots, wider in value.items()}
         elif isinstance(value, dict):
             setattr(made, item.name, {agents[agent.number]: None for agent in value})
     return made

@@ -177,7 +177,7 @@ class SchedulerCore:
             DisconnectRequest: lambda monitor, message: self._lost(monitor.number, "it said goodbye"),
         }
 
-    # ---- the door --------------------------------------------------------------------------------------------------
+    # ---- the entry point -------------------------------------------------------------------------------------------
     def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Take what happened, in order; what is to be done about it."""
         state = self.state

@@ -1,4 +1,4 @@
-"""What the jobs of a scheduler hear, and what they answer: their one door is `handle(events, now) -> effects`."""
+"""What the jobs of a scheduler hear, and what they answer; their entry point is `handle(events, now) -> effects`."""
 
 from __future__ import annotations
 

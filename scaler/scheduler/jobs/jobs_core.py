@@ -162,7 +162,7 @@ class JobsCore:
             self._table.touched[job] = None
         return self._take_effects()
 
-    # ---- the door --------------------------------------------------------------------------------------------------
+    # ---- the entry point -------------------------------------------------------------------------------------------
     def handle(self, events: Iterable[ev.Event], now: float) -> list[ev.Effect]:
         """Take what happened, in order; what is to be done about it."""
         self._now = now

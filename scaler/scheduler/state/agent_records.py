@@ -61,7 +61,7 @@ class Load:
     #: a BalanceRequest is under way, for this; None: none is
     recalling: Purpose | None = None
     #: for these it had no rows to give back when it was last asked or looked at, and was given no rows since
-    unyielding: set[Purpose] = field(default_factory=set)
+    exhausted: set[Purpose] = field(default_factory=set)
 
     @property
     def rows(self) -> int:

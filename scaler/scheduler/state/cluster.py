@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from scaler.common.facts import Facts
 from scaler.common.records import record
+from scaler.scheduler.state.agent_groups import AgentGroup, Standing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster_facts import Fact
 from scaler.scheduler.state.departures import Departure
-from scaler.scheduler.state.flavours import Flavour, Standing
 from scaler.scheduler.state.fleet_records import FleetRecord
 from scaler.scheduler.state.monitor_records import MonitorRecord, Watching
 from scaler.scheduler.state.ready_queues import ReadyQueues
@@ -60,7 +60,7 @@ class ClusterState:
     queues: ReadyQueues = field(default_factory=ReadyQueues)
     #: agents that are to be sent something at the end of this step; a dict serves as an ordered set
     touched: dict[AgentRecord, None] = field(default_factory=dict)
-    #: agents whose load has changed since they were sorted into their flavour's sets; a dict serves as an ordered set
+    #: agents whose load has changed since they were sorted into their group's sets; a dict serves as an ordered set
     unsorted: dict[AgentRecord, None] = field(default_factory=dict)
     #: of all batches that were ever admitted; nothing is more urgent than anything else unless it is above this
     lowest_priority: int = 2**31
@@ -82,11 +82,11 @@ class ClusterState:
     fleets: dict[tuple[int, str], FleetRecord] = field(default_factory=dict)
     standalone: StandaloneStore = field(default_factory=StandaloneStore)
     #: agents by their capabilities; written by placement alone
-    flavours: dict[frozenset[str], Flavour] = field(default_factory=dict)
+    groups: dict[frozenset[str], AgentGroup] = field(default_factory=dict)
     #: which of these have room, and which have rows to give back
     standing: Standing = field(default_factory=Standing)
-    #: what rows ask for -> the flavours that have it, as far as asked for since a flavour was added
-    matching: dict[Demand, list[Flavour]] = field(default_factory=dict)
+    #: what rows ask for -> the groups that have it, as far as asked for since a group was added
+    matching: dict[Demand, list[AgentGroup]] = field(default_factory=dict)
     #: steps in which agents of some capabilities idled while others had rows: whose turn it is to be looked at for them
     recall_turn: int = 0
     #: of another scheduler's, as long as their work is not put together

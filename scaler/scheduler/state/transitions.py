@@ -278,8 +278,8 @@ def _count_at(batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     load.outstanding += (hi - lo) * batch.slots
     if batch.is_special:
         count_special(load, batch, hi - lo)
-    if load.unyielding:
-        load.unyielding = set()
+    if load.exhausted:
+        load.exhausted = set()
     batch.at[number] = batch.at.get(number, 0) + hi - lo
     batch.tally.at_agents += hi - lo
     agent.batches.setdefault(batch)

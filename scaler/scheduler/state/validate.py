@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from scaler.common.findings import Finding
 from scaler.protocol.codes import NO_ROOT
+from scaler.scheduler.state.agent_groups import LOOKS
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.flavours import LOOKS
 
 
 def validate(state: ClusterState) -> list[Finding]:
@@ -69,16 +69,16 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         if agent in state.touched or agent in state.unsorted:
             yield Finding(f"agent {number}: something was left for after the step")
     yield from _idle(state)
-    for flavour in state.flavours.values():
-        if (flavour in state.standing.idle) != bool(flavour.idle):
-            yield Finding(f"agents with {set(flavour.capabilities)} idle, and don't count as such, or the reverse")
-        if (flavour in state.standing.roomy) != bool(flavour.shallow or flavour.open):
-            yield Finding(f"agents with {set(flavour.capabilities)} have room, and don't count as such, or the reverse")
-        if (flavour in state.standing.rich) != bool(flavour.surplus):
+    for group in state.groups.values():
+        if (group in state.standing.idle) != bool(group.idle):
+            yield Finding(f"agents with {set(group.capabilities)} idle, and don't count as such, or the reverse")
+        if (group in state.standing.roomy) != bool(group.shallow or group.open):
+            yield Finding(f"agents with {set(group.capabilities)} have room, and don't count as such, or the reverse")
+        if (group in state.standing.rich) != bool(group.surplus):
             yield Finding(
-                f"agents with {set(flavour.capabilities)} have rows to give back, and don't count so, or the reverse"
+                f"agents with {set(group.capabilities)} have rows to give back, and don't count so, or the reverse"
             )
-    if len(state.standing.roomy.keys() | state.standing.rich.keys()) > len(state.flavours):
+    if len(state.standing.roomy.keys() | state.standing.rich.keys()) > len(state.groups):
         yield Finding("agents that are gone count as having room, or rows to give back")
     if state.workers != sum(agent.load.workers for agent in state.agents.values()):
         yield Finding(f"{state.workers} workers in the cluster, and another number at its agents")

@@ -30,10 +30,10 @@ def check_request(world: World, state: ClusterState, number: int, request: Balan
     asked = state.agents[number].load.recalling
     require(asked is not None and request.rows > 0, f"agent {number} was asked for {request.rows} rows: {asked}")
     assert asked is not None
-    flavour = state.flavours[asked[1]]
+    group = state.groups[asked[1]]
     require(
         asked[0] == slots and asked[1] != state.agents[number].capabilities
-        and bool((flavour if slots == 1 else flavour.wider[slots]).idle),
+        and bool((group if slots == 1 else group.wider[slots]).idle),
         f"agent {number} was asked for rows for {asked}, and nobody needs them",
     )  # fmt: skip
     for client, batch_id in zip(request.clients, request.batches, strict=True):

@@ -1,4 +1,4 @@
-"""What the doors of one listener have in common: its rules, its peers' numbers, and how many fit into this process."""
+"""What the sockets of one listener have in common: its rules, its peers' numbers, how many fit into this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scaler.transport.notices import Notices
 _LOOK_SECONDS = 1.0
 
 
-class House:
+class ListenerState:
     """The rules of one listener."""
 
     __slots__ = (
@@ -31,11 +31,11 @@ class House:
         #: Gives each peer its number.
         self.new_peer = itertools.count(first_peer).__next__
         self.notices = Notices(log)
-        #: How many are open, through all doors.
+        #: How many are open, by all its sockets.
         self.connections = 0
         #: Peers that left by themselves, or had to, since the shell last asked; whether they can't come back.
         self.gone: dict[int, bool] = {}
-        #: Somebody came who was not welcomed yet, or waits to be let in, since nobody did when the doors were tended.
+        #: Somebody came who was not welcomed yet, or waits to be let in, since nobody did when the sockets were tended.
         self.has_strangers = False
         #: Descriptors that are no connections, and when they were counted, seconds.
         self._others = 0

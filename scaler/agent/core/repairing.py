@@ -10,7 +10,7 @@ from scaler.agent.state.object_records import ObjectState
 from scaler.store.layout import Key
 
 
-def mend(state: HostState, out: Outgoing) -> None:
+def repair(state: HostState, out: Outgoing) -> None:
     """Replace workers that made such moves, and let go of objects that would have made one."""
     disorder, state.follow_ups.disorder = state.follow_ups.disorder, {}
     for who, what in disorder.items():

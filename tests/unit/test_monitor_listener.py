@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scaler.errors import AddressError, AddressInUse, ConnectionFailed
-from scaler.transport import FIRST_PEER, Address, MonitorDoor, SocketFile, connect_file, open_door
+from scaler.transport import FIRST_PEER, Address, MonitorListener, SocketFile, connect_file, open_monitor_listener
 from scaler.transport import security as keys
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="local sockets ask Linux for the user of the other end")
@@ -19,103 +19,109 @@ ADDRESS = Address("127.0.0.1", 2345)
 
 
 @pytest.fixture
-def doors() -> Iterator[list[MonitorDoor]]:
-    opened: list[MonitorDoor] = []
+def listeners() -> Iterator[list[MonitorListener]]:
+    opened: list[MonitorListener] = []
     yield opened
-    for door in opened:
-        door.close(0)
+    for listener in opened:
+        listener.close(0)
 
 
-def opened(doors: list[MonitorDoor], named: str | None, directory: Path) -> MonitorDoor:
-    door = open_door(named, ADDRESS, directory=str(directory))
-    assert door is not None
-    doors.append(door)
-    return door
+def opened(listeners: list[MonitorListener], named: str | None, directory: Path) -> MonitorListener:
+    listener = open_monitor_listener(named, ADDRESS, directory=str(directory))
+    assert listener is not None
+    listeners.append(listener)
+    return listener
 
 
-def test_the_file_is_its_users_alone_and_goes_with_the_door(doors: list[MonitorDoor], tmp_path: Path) -> None:
-    door = opened(doors, None, tmp_path)
+def test_the_file_is_its_users_alone_and_goes_with_the_listener(
+    listeners: list[MonitorListener], tmp_path: Path
+) -> None:
+    listener = opened(listeners, None, tmp_path)
     file = tmp_path / "127.0.0.1_2345_monitor"
-    assert door.address.url == f"ipc://{file}"
+    assert listener.address.url == f"ipc://{file}"
     assert stat.S_IMODE(file.lstat().st_mode) == 0o600
-    door.close(0)
+    listener.close(0)
     assert not file.exists()
 
 
 def test_messages_pass_both_ways_over_connections_that_no_other_listener_has(
-    doors: list[MonitorDoor], tmp_path: Path
+    listeners: list[MonitorListener], tmp_path: Path
 ) -> None:
-    door = opened(doors, None, tmp_path)
-    connection = connect_file(door.address)
+    listener = opened(listeners, None, tmp_path)
+    connection = connect_file(listener.address)
     connection.send([b"hello"])
     inbox: list[tuple[int, list[bytes]]] = []
     while not inbox:
-        assert select.select([door.fileno()], [], [], 20)[0]
-        inbox += [(peer, [bytes(frame) for frame in message]) for peer, message in door.receive()]
+        assert select.select([listener.fileno()], [], [], 20)[0]
+        inbox += [(peer, [bytes(frame) for frame in message]) for peer, message in listener.receive()]
     ((peer, message),) = inbox
     assert message == [b"hello"]
     assert peer >= FIRST_PEER
-    door.send(peer, [b"and", b"back"])
+    listener.send(peer, [b"and", b"back"])
     assert select.select([connection.fileno()], [], [], 20)[0]
     assert [[bytes(frame) for frame in each] for each in connection.receive()] == [[b"and", b"back"]]
     connection.close(0)
-    while not door.closed():
-        assert select.select([door.fileno()], [], [], 20)[0]
-        door.receive()
+    while not listener.closed():
+        assert select.select([listener.fileno()], [], [], 20)[0]
+        listener.receive()
 
 
-def test_the_socket_of_a_scheduler_that_was_killed_is_taken_over(doors: list[MonitorDoor], tmp_path: Path) -> None:
+def test_the_socket_of_a_scheduler_that_was_killed_is_taken_over(
+    listeners: list[MonitorListener], tmp_path: Path
+) -> None:
     file = tmp_path / "127.0.0.1_2345_monitor"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(file))
-    assert opened(doors, None, tmp_path).address.path == str(file)
+    assert opened(listeners, None, tmp_path).address.path == str(file)
 
 
-def test_a_door_that_was_replaced_leaves_the_other_ones_file(doors: list[MonitorDoor], tmp_path: Path) -> None:
-    first = opened(doors, None, tmp_path)
+def test_a_listener_that_was_replaced_leaves_the_other_ones_file(
+    listeners: list[MonitorListener], tmp_path: Path
+) -> None:
+    first = opened(listeners, None, tmp_path)
     os.unlink(first.address.path)
-    second = opened(doors, None, tmp_path)
+    second = opened(listeners, None, tmp_path)
     first.close(0)
     assert Path(second.address.path).exists()
 
 
 def test_where_others_can_put_something_else_in_its_place_it_is_elsewhere(
-    doors: list[MonitorDoor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    listeners: list[MonitorListener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_to_all, own = tmp_path / "open", tmp_path / "own"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(own))
-    assert opened(doors, None, open_to_all).address.path == str(own / "127.0.0.1_2345_monitor")
+    assert opened(listeners, None, open_to_all).address.path == str(own / "127.0.0.1_2345_monitor")
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     with pytest.raises(AddressError, match="only you can write to"):
-        open_door(f"ipc://{open_to_all}/monitor", ADDRESS)
+        open_monitor_listener(f"ipc://{open_to_all}/monitor", ADDRESS)
 
 
 def test_something_else_under_its_name_is_left_alone(
-    doors: list[MonitorDoor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    listeners: list[MonitorListener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, own = tmp_path / "127.0.0.1_2345_monitor", tmp_path / "own"
     file.write_text("not ours")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(own))
-    assert opened(doors, None, tmp_path).address.path == str(own / file.name)
+    assert opened(listeners, None, tmp_path).address.path == str(own / file.name)
     assert file.read_text() == "not ours"
 
 
-def test_without_any_place_there_is_no_door_and_a_warning(
+def test_without_any_place_there_is_no_listener_and_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("scaler.transport.monitor_door.private_directory", lambda: None)
-    assert open_door(None, ADDRESS, directory=str(tmp_path / "file")) is None
+    monkeypatch.setattr("scaler.transport.monitor_listener.private_directory", lambda: None)
+    assert open_monitor_listener(None, ADDRESS, directory=str(tmp_path / "file")) is None
     assert "no local socket for monitors" in caplog.text
     assert keys.private_directory({"XDG_RUNTIME_DIR": str(tmp_path / "file" / "below")}) is None
 
 
-def test_a_place_that_is_taken_is_named(doors: list[MonitorDoor], tmp_path: Path) -> None:
-    opened(doors, f"ipc://{tmp_path}/here", tmp_path)
+def test_a_place_that_is_taken_is_named(listeners: list[MonitorListener], tmp_path: Path) -> None:
+    opened(listeners, f"ipc://{tmp_path}/here", tmp_path)
     with pytest.raises(AddressInUse, match="another scheduler of yours"):
-        open_door(f"ipc://{tmp_path}/here", ADDRESS)
+        open_monitor_listener(f"ipc://{tmp_path}/here", ADDRESS)
 
 
 @pytest.mark.parametrize("text", ["/tmp/monitor", "ipc://relative", "inproc://x", "ipc:///" + 200 * "x"])
@@ -126,9 +132,9 @@ def test_an_address_that_is_no_file_is_refused_in_one_line(text: str) -> None:
 
 
 def test_monitors_by_tcp_are_told_where(
-    doors: list[MonitorDoor], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    listeners: list[MonitorListener], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert opened(doors, "tcp://127.0.0.1:2346", tmp_path).address.path.startswith(str(tmp_path))
+    assert opened(listeners, "tcp://127.0.0.1:2346", tmp_path).address.path.startswith(str(tmp_path))
     assert "at the scheduler's own address, tcp://127.0.0.1:2345" in caplog.text
 
 
@@ -139,9 +145,9 @@ def test_nobody_there_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 def test_another_users_socket_is_not_used(
-    doors: list[MonitorDoor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    listeners: list[MonitorListener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = opened(doors, None, tmp_path)
-    monkeypatch.setattr("scaler.transport.monitor_door.uid_of", lambda connected: os.geteuid() + 1)
+    listener = opened(listeners, None, tmp_path)
+    monkeypatch.setattr("scaler.transport.monitor_listener.uid_of", lambda connected: os.geteuid() + 1)
     with pytest.raises(ConnectionFailed, match="another user"):
-        connect_file(door.address)
+        connect_file(listener.address)

@@ -10,7 +10,7 @@ from scaler.agent.state.host import HostState
 from scaler.agent.state.worker_records import STARTING, WorkerRecord
 from scaler.protocol.codes import STDERR
 from scaler.protocol.messages import Query, QueryResult
-from scaler.worker_protocol.messages import Recite, Recited
+from scaler.worker_protocol.messages import TailRequest, TailResponse
 
 #: lines of an answer, and characters of each: a worker is not believed to keep to its own limits
 LINES, LONGEST = 40, 500
@@ -22,10 +22,10 @@ def take_question(state: HostState, out: Outgoing, query: Query) -> None:
     if query.kind != "output" or worker is None or worker.state is STARTING:
         out.say(QueryResult(query.number, error=f"this host has no worker {query.slot} that could say", bodies=[b""]))
         return
-    out.add(ToWorker(worker.slot, Recite(query.number), control=True))
+    out.add(ToWorker(worker.slot, TailRequest(query.number), control=True))
 
 
-def take_answer(out: Outgoing, _worker: WorkerRecord, message: Recited) -> None:
+def take_answer(out: Outgoing, _worker: WorkerRecord, message: TailResponse) -> None:
     """A worker has said its last lines."""
     streams = {str(int(STDERR)): "stderr"}
     lines = [

@@ -19,7 +19,7 @@ from scaler.common.poller import new_poller
 from scaler.errors import AddressError, AddressInUse, ConnectionFailed
 from scaler.transport import unix
 from scaler.transport.address import Address
-from scaler.transport.house import House
+from scaler.transport.listener_state import ListenerState
 from scaler.transport.port import Message, Sendable
 from scaler.transport.security import private_directory
 from scaler.transport.unix import UnixConnection, UnixPeers, limit_waiting, uid_of
@@ -64,7 +64,7 @@ class SocketFile:
         return self.url
 
 
-class MonitorDoor:
+class MonitorListener:
     """A `Listener` for this user's monitors on this machine."""
 
     def __init__(self, address: SocketFile, limit: int = defaults.MAX_MESSAGE_BYTES) -> None:
@@ -74,8 +74,8 @@ class MonitorDoor:
         _remove_stale(address)
         self._poller = new_poller()
         try:
-            self.house = House(limit, True, logger, FIRST_PEER)
-            self._peers = UnixPeers(os.fsencode(address.path), self._poller, self.house)
+            self.state = ListenerState(limit, True, logger, FIRST_PEER)
+            self._peers = UnixPeers(os.fsencode(address.path), self._poller, self.state)
         except OSError:
             self._poller.close()
             raise
@@ -97,7 +97,7 @@ class MonitorDoor:
 
     def closed(self) -> dict[int, bool]:
         """See `port.Listener`."""
-        return self.house.take_gone()
+        return self.state.take_gone()
 
     def origin_of(self, peer: int) -> str:
         """See `port.Listener`."""
@@ -114,7 +114,7 @@ class MonitorDoor:
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""
         wake = self._peers.tend(now)
-        self.house.has_strangers = wake is not None
+        self.state.has_strangers = wake is not None
         return wake
 
     def disconnect(self, peer: int) -> None:
@@ -136,9 +136,9 @@ class MonitorDoor:
         self._poller.close()
 
 
-def open_door(
+def open_monitor_listener(
     named: str | None, address: Address, limit: int = defaults.MAX_MESSAGE_BYTES, directory: str = "/tmp"
-) -> MonitorDoor | None:
+) -> MonitorListener | None:
     """Where monitors of a scheduler at `address` connect: the place that was named, or the usual one.
 
     None, and a warning, if there can be none. Raises `AddressError` and `AddressInUse` for a place that was named.
@@ -156,7 +156,7 @@ def open_door(
                 "its place: name a directory that only you can write to"
             )
         try:
-            return MonitorDoor(wanted, limit)
+            return MonitorListener(wanted, limit)
         except AddressInUse:
             raise
         except OSError as error:
@@ -166,7 +166,7 @@ def open_door(
         if place is None or not _is_safe(place):
             continue
         try:
-            return MonitorDoor(SocketFile.parse(f"ipc://{place}/{name}"), limit)
+            return MonitorListener(SocketFile.parse(f"ipc://{place}/{name}"), limit)
         except (OSError, AddressError) as error:
             trouble = str(error)
     logger.warning("there is no local socket for monitors (%s): they can use %s", trouble, address)

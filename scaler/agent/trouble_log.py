@@ -1,11 +1,11 @@
 """What is said of a scheduler that is not there: each trouble once, a passing one not at all."""
 
 
-class Complaints:
+class TroubleLog:
     """What was said since the scheduler was there.
 
-    >>> complaints = Complaints()
-    >>> [complaints.is_news(trouble) for trouble in ("nobody", "nobody", "cut off", "nobody", "mute", "mute", "mute")]
+    >>> troubles = TroubleLog()
+    >>> [troubles.is_news(trouble) for trouble in ("nobody", "nobody", "cut off", "nobody", "mute", "mute", "mute")]
     [True, False, False, False, False, True, False]
     """
 

@@ -17,42 +17,42 @@ GRACE = 0.1
 MOST_WAITING = 256
 
 
-class _Guest(NamedTuple):
+class _Pending(NamedTuple):
     address: str
     #: When it entered, seconds.
     since: float
 
 
-class Lobby:
+class PendingPeers:
     """The connections of one transport that were not welcomed; each is a number of that transport's own."""
 
     def __init__(self) -> None:
         #: In the order in which they entered.
-        self.guests: dict[int, _Guest] = {}
+        self.peers: dict[int, _Pending] = {}
         #: How many there are of each address.
         self._waiting: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[int]:
         """All, the oldest first; they may leave meanwhile."""
-        return iter(list(self.guests))
+        return iter(list(self.peers))
 
-    def enter(self, number: int, address: str, now: float) -> None:
+    def add(self, number: int, address: str, now: float) -> None:
         """Somebody came, or is not welcome any more."""
-        self.leave(number)
-        self.guests[number] = _Guest(address, now)
+        self.remove(number)
+        self.peers[number] = _Pending(address, now)
         self._waiting[address] = self._waiting.get(address, 0) + 1
 
-    def leave(self, number: int) -> str | None:
+    def remove(self, number: int) -> str | None:
         """Somebody was welcomed, or is gone; its address, None if it wasn't here."""
-        guest = self.guests.pop(number, None)
-        if guest is None:
+        peer = self.peers.pop(number, None)
+        if peer is None:
             return None
-        left = self._waiting[guest.address] - 1
+        left = self._waiting[peer.address] - 1
         if left:
-            self._waiting[guest.address] = left
+            self._waiting[peer.address] = left
         else:
-            del self._waiting[guest.address]
-        return guest.address
+            del self._waiting[peer.address]
+        return peer.address
 
     def is_crowded(self, address: str) -> bool:
         """As many of this address wait as may."""
@@ -60,27 +60,27 @@ class Lobby:
 
     def oldest(self, now: float, grace: float = GRACE) -> int | None:
         """Who may go to make room: the one that has waited longest, and for `grace` seconds; None if nobody has."""
-        for number, guest in self.guests.items():
-            return number if now - guest.since >= grace else None
+        for number, peer in self.peers.items():
+            return number if now - peer.since >= grace else None
         return None
 
     def overdue(self, now: float) -> list[int]:
         """Those who have to go: they had time, or had grace and are too many of their address."""
         surplus = {address: waiting - MOST_WAITING for address, waiting in self._waiting.items()}
         found = []
-        for number, guest in self.guests.items():
-            waited = now - guest.since
+        for number, peer in self.peers.items():
+            waited = now - peer.since
             if waited < GRACE:
                 break
-            if waited >= PATIENCE or surplus[guest.address] > 0:
+            if waited >= PATIENCE or surplus[peer.address] > 0:
                 found.append(number)
-                surplus[guest.address] -= 1
+                surplus[peer.address] -= 1
         return found
 
     def wake(self, now: float) -> float | None:
         """When the next may have to go; None while nobody is here."""
-        if not self.guests:
+        if not self.peers:
             return None
         if any(waiting > MOST_WAITING for waiting in self._waiting.values()):
             return now + GRACE
-        return next(iter(self.guests.values())).since + PATIENCE
+        return next(iter(self.peers.values())).since + PATIENCE

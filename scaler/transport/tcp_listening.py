@@ -15,22 +15,22 @@ from scaler.transport.address import Address
 _BACKLOG = 4096
 
 
-def open_door(address: Address) -> socket.socket:
+def open_socket(address: Address) -> socket.socket:
     """Listen at a numeric address; port 0 picks a free one. Raises `AddressInUse`, `AddressError`."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    door = socket.socket(family)
+    sock = socket.socket(family)
     try:
-        door.setblocking(False)
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            door.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        door.bind((address.host, address.port))
-        door.listen(_BACKLOG)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind((address.host, address.port))
+        sock.listen(_BACKLOG)
     except OSError as error:
-        door.close()
+        sock.close()
         if error.errno == errno.EADDRINUSE:
             raise AddressInUse(f"another program listens at {address.url}: choose another port") from None
         if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
             raise AddressError(f"{address.url}: {address.host} is no address of this machine") from None
         raise AddressError(f"cannot listen at {address.url}: {error}") from None
-    return door
+    return sock

@@ -12,18 +12,18 @@ LOOKS = 8
 
 @dataclass(slots=True, eq=False, repr=False)
 class Standing:
-    """Where among all flavours something is to be had: there may be one for each host."""
+    """Where among all groups something is to be had: there may be one for each host."""
 
     #: those with idle agents
-    idle: dict[Flavour, None] = field(default_factory=dict)
+    idle: dict[AgentGroup, None] = field(default_factory=dict)
     #: those with shallow or open agents, and so all with idle ones
-    roomy: dict[Flavour, None] = field(default_factory=dict)
+    roomy: dict[AgentGroup, None] = field(default_factory=dict)
     #: those with surplus
-    rich: dict[Flavour, None] = field(default_factory=dict)
+    rich: dict[AgentGroup, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Flavour:
+class AgentGroup:
     """The agents with these capabilities. An agent without room for more objects is in none of the sets."""
 
     capabilities: frozenset[str]
@@ -41,10 +41,10 @@ class Flavour:
     open: dict[AgentRecord, None] = field(default_factory=dict)
     #: more outstanding than workers
     busy: dict[AgentRecord, None] = field(default_factory=dict)
-    #: rows that none of its workers runs yet, perhaps of those that this flavour is for
+    #: rows that none of its workers runs yet, perhaps of those that this group is for
     surplus: dict[AgentRecord, None] = field(default_factory=dict)
     #: for rows that take several slots, by how many: those of its agents that have as many; made when such rows come
-    wider: dict[int, Flavour] = field(default_factory=dict)
+    wider: dict[int, AgentGroup] = field(default_factory=dict)
 
     @property
     def purpose(self) -> Purpose:
@@ -54,8 +54,8 @@ class Flavour:
     def add(self, agent: AgentRecord) -> None:
         """An agent with these capabilities is there."""
         self.agents += 1
-        for flavour in self.wider.values():
-            flavour.agents += agent.load.slots >= flavour.slots
+        for group in self.wider.values():
+            group.agents += agent.load.slots >= group.slots
         self.sort(agent)
 
     def sort(self, agent: AgentRecord) -> None:
@@ -87,9 +87,9 @@ class Flavour:
             self.surplus.pop(agent, None)
         self._stand()
         if self.wider:
-            for flavour in self.wider.values():
-                if load.slots >= flavour.slots:
-                    flavour.sort(agent)
+            for group in self.wider.values():
+                if load.slots >= group.slots:
+                    group.sort(agent)
 
     def _stand(self) -> None:
         standing = self.standing
@@ -112,12 +112,12 @@ class Flavour:
             members.pop(agent, None)
         self._stand()
         if self.wider:
-            for flavour in self.wider.values():
-                flavour.remove(agent)
+            for group in self.wider.values():
+                group.remove(agent)
 
     def forget(self, agent: AgentRecord) -> None:
         """An agent is gone."""
         self.agents -= 1
-        for flavour in self.wider.values():
-            flavour.agents -= agent.load.slots >= flavour.slots
+        for group in self.wider.values():
+            group.agents -= agent.load.slots >= group.slots
         self.remove(agent)
