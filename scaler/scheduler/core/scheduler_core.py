@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scaler import defaults
@@ -127,21 +128,21 @@ class SchedulerCore:
     """
 
     def __init__(self, limits: Limits, strict: bool = False) -> None:
-        self.state = ClusterState()
-        self.stories = Stories(self.state)
+        self.state = state = ClusterState()
+        self.stories = Stories(state)
         self._limits = limits
         self._strict = strict
         #: what was raised in this step while a message was dealt with: the state may be in disorder
         self._doubt: Exception | None = None
-        self._out = Outgoing(self.stories, limits.max_message_bytes)
-        self._worklist = Worklist(self.state, self._out, limits.retries_on_loss)
+        self._out = out = Outgoing(self.stories, limits.max_message_bytes)
+        self._worklist = Worklist(state, out, limits.retries_on_loss)
         self._next_check: float | None = None
         #: when the last `WakeAt` was for
         self._wake: float | None = None
         self._of_client: dict[type[Message], Callable[[ClientRecord, Any], list[Move] | None]] = {
             Task: self._task,
-            TaskCancel: self._task_cancel,
-            TaskClaim: self._task_claim,
+            TaskCancel: partial(withdrawing.cancel, state, out),
+            TaskClaim: partial(withdrawing.claim, state, out),
             ObjectAnnounce: self._object_announce,
             ObjectRelease: self._object_release,
             ObjectRequest: self._object_request,
@@ -154,25 +155,25 @@ class SchedulerCore:
         }
         self._of_agent: dict[type[Message], Callable[[AgentRecord, Any], list[Move] | None]] = {
             TaskResult: self._task_result,
-            TaskBegun: self._task_begun,
-            TaskRunning: self._task_running,
-            TaskClaimResponse: self._task_claim_response,
+            TaskBegun: partial(withdrawing.forward_begun, state, out),
+            TaskRunning: partial(withdrawing.take_running, state, out),
+            TaskClaimResponse: partial(withdrawing.take_claim_response, state, out),
             TaskOutput: self._task_output,
             BalanceResponse: self._balance_response,
-            ObjectAnnounce: self._copies_announced,
+            ObjectAnnounce: partial(stored_objects.take_copies, state, out),
             ObjectGone: self._object_gone,
             ObjectMissing: self._object_missing,
             ObjectResponse: self._object_response,
             Heartbeat: self._agent_heartbeat,
             Inventory: self._inventory,
-            HostReport: lambda agent, message: watching.take_report(self.state, agent, message),
+            HostReport: partial(watching.take_report, state),
             QueryResult: self._agent_answers,
             DisconnectRequest: self._agent_leaves,
         }
         self._of_monitor: dict[type[Message], Callable[[MonitorRecord, Any], None]] = {
             Query: self._query,
             Command: self._command,
-            Watch: lambda monitor, message: watching.take_watch(self.state, self._out, monitor, message),
+            Watch: partial(watching.take_watch, state, out),
             Heartbeat: self._monitor_heartbeat,
             DisconnectRequest: lambda monitor, message: self._lost(monitor.number, "it said goodbye"),
         }
@@ -512,12 +513,6 @@ class SchedulerCore:
         task.client, task.root = client.number, task.root or client.root
         roots.note(self.state, client, task.root)
 
-    def _task_cancel(self, client: ClientRecord, message: TaskCancel) -> list[Move]:
-        return withdrawing.cancel(self.state, self._out, client, message)
-
-    def _task_claim(self, client: ClientRecord, message: TaskClaim) -> list[Move]:
-        return withdrawing.claim(self.state, self._out, client, message)
-
     def _object_announce(self, client: ClientRecord, message: ObjectAnnounce) -> list[Move]:
         tries = self._limits.retries_on_loss
         return stored_objects.take_from_client(self.state, self._out, client, message, tries)
@@ -572,15 +567,6 @@ class SchedulerCore:
         for moves in reported_results.take(self.state, self._out, agent, client, spans, tries):
             self._run(moves)
 
-    def _task_begun(self, agent: AgentRecord, message: TaskBegun) -> None:
-        withdrawing.forward_begun(self.state, self._out, agent, message)
-
-    def _task_running(self, agent: AgentRecord, message: TaskRunning) -> None:
-        withdrawing.take_running(self.state, self._out, agent, message)
-
-    def _task_claim_response(self, agent: AgentRecord, message: TaskClaimResponse) -> list[Move]:
-        return withdrawing.take_claim_response(self.state, self._out, agent, message)
-
     def _task_output(self, agent: AgentRecord, message: TaskOutput) -> None:
         if message.client in self.state.clients:
             self._out.send(message.client, message)
@@ -595,9 +581,6 @@ class SchedulerCore:
     def _answer_withdrawals(self, agent: AgentRecord) -> None:
         if agent.withdrawals:
             self._run(withdrawing.answer_for(self.state, self._out, agent))
-
-    def _copies_announced(self, agent: AgentRecord, message: ObjectAnnounce) -> None:
-        stored_objects.take_copies(self.state, self._out, agent, message)
 
     def _object_gone(self, agent: AgentRecord, message: ObjectGone) -> list[Move]:
         return recomputing.lose_copies(self.state, agent.number, list(message), message.with_worker)
