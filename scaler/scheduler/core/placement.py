@@ -17,7 +17,7 @@ that is about to go gets none at all; but if one of its tasks waits for others, 
 it gets them, or it could never go.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from math import frexp
 from typing import NamedTuple
@@ -53,6 +53,10 @@ class Give(NamedTuple):
     queue: SpanQueue[Batch]
     rows: int
     agent: AgentRecord
+
+
+#: finds an agent of a group for the next rows of a queue, None if it sees none, and says how many rows it may get
+Way = Callable[[SpanQueue[Batch], AgentGroup], tuple[AgentRecord | None, int]]
 
 
 def window(workers: int, each_us: float | None) -> int:
@@ -237,7 +241,7 @@ def share_out(state: ClusterState) -> Iterator[Give]:
     """Who gets what of the queued rows, until either runs out. Each is to be given before the next is asked for."""
     if not state.hands_out:
         return
-    queues, limited = state.queues, state.limited
+    queues = state.queues
     #: demand -> queues for it that were looked at and have rows left; and how many of them are not looked at any more
     left: dict[Demand, int] = {}
     full = 0
@@ -258,20 +262,8 @@ def share_out(state: ClusterState) -> Iterator[Give]:
             before, roomy = queue.rows, _those_in(state.standing.roomy, demand, groups)
             for choose_next in ways:
                 for group in groups if choose_next is _next_urgent else roomy:
-                    while queue.rows:
-                        agent, rows = choose_next(queue, group)
-                        if agent is None:
-                            break
-                        if limited and not agent.has_time_for(queue.head.function.duration_us, state.now):
-                            if len(passed) >= MOST_PASSED:
-                                break
-                            passed.append(agent)
-                            state.groups[agent.capabilities].remove(agent)
-                            continue
-                        yield from _give_some(state, queue, rows, agent, group.slots)
-                        members = state.groups[agent.capabilities]
-                        members.remove(agent)
-                        members.sort(agent)
+                    if queue.rows:
+                        yield from _fill(state, queue, group, choose_next, passed)
             for agent in passed:
                 state.groups[agent.capabilities].sort(agent)
             if not queue.rows:
@@ -294,6 +286,29 @@ def share_out(state: ClusterState) -> Iterator[Give]:
                 break
     if state.leaving:
         yield from _where_tasks_wait(state, list(queues.in_order()))
+
+
+def _fill(
+    state: ClusterState, queue: SpanQueue[Batch], group: AgentGroup, choose_next: Way, passed: list[AgentRecord]
+) -> Iterator[Give]:
+    """Rows of a queue for agents of a group, as long as a way to choose one finds any.
+
+    Those that have no time for its next rows are taken out of the group's sets and noted as `passed`.
+    """
+    while queue.rows:
+        agent, rows = choose_next(queue, group)
+        if agent is None:
+            return
+        members = state.groups[agent.capabilities]
+        if state.limited and not agent.has_time_for(queue.head.function.duration_us, state.now):
+            if len(passed) >= MOST_PASSED:
+                return
+            passed.append(agent)
+            members.remove(agent)
+            continue
+        yield from _give_some(state, queue, rows, agent, group.slots)
+        members.remove(agent)
+        members.sort(agent)
 
 
 def _give_some(
