@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +25,7 @@ PATIENCE = 10.0
 LOOK = 0.5
 
 
-@contextmanager
+@contextlib.contextmanager
 def session_of(address: str, key_file: str | None, insecure: bool) -> Iterator[JobSession]:
     """A session with the scheduler at an address. Raises `ConnectionFailed` at once where there is none."""
     from scaler.client.jobs.session import JobSession  # `-h` and mistakes are answered without loading the engine
@@ -90,8 +90,7 @@ def _attach(name: str, address: str, as_json: bool, key_file: str | None, insecu
             nonlocal state
             while as_json and state.ended is None:
                 print(_json(state), flush=True)
-                job.wait(LOOK)
-                state = job.status()
+                state = _later(job)
             state = state if as_json else _watch(job, state)
             print(_json(state) if as_json else _row(state))
 
@@ -111,8 +110,16 @@ def _watch(job: Job, state: JobState) -> JobState:
             shown = ended
             if state.ended is not None:
                 return state
-            job.wait(LOOK)
-            state = job.status()
+            state = _later(job)
+
+
+def _later(job: Job) -> JobState:
+    """How a job is once it has ended, or a little later."""
+    from scaler.errors import JobError
+
+    with contextlib.suppress(JobError):  # that it can't go on is said by its state
+        job.wait(LOOK)
+    return job.status()
 
 
 def _results(name: str, address: str, start: int, as_json: bool, key_file: str | None, insecure: bool) -> int:

@@ -65,7 +65,7 @@ def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> Jobs |
         undo.callback(journal.close)
         terms = JobTerms(
             config.heartbeat_interval, time.time() - begun, config.journal_quota, config.job_age, config.results_quota,
-            config.max_message_bytes,
+            config.max_message_bytes, config.client_timeout,
         )  # fmt: skip
         files = None
         if config.results is not None:

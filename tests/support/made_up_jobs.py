@@ -99,10 +99,11 @@ class Jobs:
 
     def __init__(
         self, paper: Paper | None = None, quota: int | None = None, age: float | None = None, files: Any = None,
-        results_quota: int | None = None,
+        results_quota: int | None = None, patience: float = math.inf,
     ) -> None:  # fmt: skip
         self.paper = paper or Paper()
-        self.keeper = JobKeeper(self.paper, JobTerms(1.0, 1000.0, quota, age, results_quota, 1 << 20), files)
+        terms = JobTerms(1.0, 1000.0, quota, age, results_quota, 1 << 20, patience)
+        self.keeper = JobKeeper(self.paper, terms, files)
         self.now = 0.0
         self.numbers: Iterator[int] = iter(range(FIRST, FIRST + 1000))
         self.said: list[Say] = []

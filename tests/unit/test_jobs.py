@@ -53,6 +53,7 @@ from scaler.scheduler.jobs.job_records import Kind
 from scaler.scheduler.jobs.jobs_core import GATHER, LOOK, SCARCE, UNCERTAIN
 from scaler.scheduler.jobs.reading import MOST_WAITING
 from scaler.scheduler.jobs.restoring import MISSING, WRONG
+from scaler.scheduler.jobs.submitters import LEFT
 
 _BOTH = ("work", "gone")
 
@@ -350,6 +351,100 @@ def test_results_that_wait_for_the_disk_hide_nothing_that_is_due_meanwhile(jobs)
     jobs.go_on(0.3)
     assert jobs.last().next == 0
     assert jobs.keeper.wake > jobs.now
+
+
+# ---- a submitter that leaves -----------------------------------------------------------------------------------------
+def half_a_job(jobs, **fields) -> None:
+    jobs.submit(*part(), is_last=False, **fields)
+    jobs.sync()
+    assert jobs.state()["state"] == "open"
+
+
+def test_a_job_fails_whose_submitter_has_left_before_all_of_it_was_here():
+    jobs = Jobs(patience=10.0, age=100.0)
+    half_a_job(jobs)
+    jobs.core_says(results(0, b"a"))
+    jobs.sync()
+    jobs.go_on(50.0)
+    assert jobs.state()["state"] == "open", "it is there"
+    jobs.keeper.lose_monitor(MONITOR)
+    jobs.go_on(1.0)
+    jobs.ask("state", wait=50.0)
+    jobs.go_on(9.0)
+    assert jobs.answers[-1].number != jobs.number
+    jobs.go_on(1.0)
+    state = json.loads(jobs.last().text)
+    assert (state["state"], state["done"], state["trouble"]) == ("failed", 1, LEFT)
+    assert jobs.tell_of(DisconnectRequest)
+    assert jobs.told() == [f"durable job 'work' can't go on: {LEFT}"]
+    jobs.submit(*part(), token=8)
+    assert jobs.last().error == (
+        "there is a job 'work' already (failed): not all of it is here, and its submitter is gone; delete it, "
+        "or take another name"
+    )
+    jobs.submit(*part(), token=8, joins=True, key="1")
+    assert jobs.last().error == f"job 'work' takes no more rows: {LEFT}"
+    jobs.sync()
+    assert Jobs(Paper(jobs.paper.segments)).state()["trouble"] == LEFT
+    jobs.go_on(101.0)
+    jobs.ask("state")
+    assert "there is no job 'work' here" in jobs.last().error
+
+
+def test_a_submitter_that_comes_back_goes_on_however_late():
+    jobs = Jobs(patience=10.0)
+    half_a_job(jobs)
+    for late in (5.0, 15.0):
+        jobs.keeper.lose_monitor(MONITOR)
+        jobs.go_on(1.0)
+        jobs.go_on(late)
+        assert jobs.state()["state"] == ("open" if late < 10.0 else "failed")
+        jobs.submit(*part(first=int(late) * 10), key=str(late), is_last=False)
+        jobs.sync()
+        assert (jobs.last().error, jobs.state()["state"]) == ("", "open")
+    assert len(jobs.joined) == 2
+    jobs.keeper.lose_monitor(MONITOR)
+    jobs.go_on(1.0)
+    jobs.go_on(15.0)
+    jobs.submit(key="", is_last=True)  # all was here, but for the word that it was all
+    jobs.sync()
+    assert (jobs.last().error, jobs.state()["state"], jobs.state()["trouble"]) == ("", "running", "")
+    assert len(jobs.tell_of(Task)) == 1 + 1 + 3 + 3, "each as it comes, and all of them whenever it goes on"
+    jobs.go_on(50.0)
+    assert Jobs(Paper(jobs.paper.segments), patience=0.0).state()["state"] == "running"
+
+
+def test_a_submitter_is_waited_for_after_a_restart_and_not_while_another_scheduler_may_hear_it():
+    first = Jobs()
+    half_a_job(first)
+    jobs = Jobs(Paper(first.paper.segments), patience=10.0)
+    jobs.submit(*part(), token=8)
+    assert jobs.last().error == (
+        "there is a job 'work' already (open): not all of it is here yet; delete it if nobody submits it any more, "
+        "or take another name"
+    )
+    jobs.doubt("another one leads")
+    jobs.go_on(20.0)
+    jobs.doubt("")
+    assert jobs.state()["state"] == "open"
+    jobs.go_on(1.0)
+    jobs.go_on(10.0)
+    assert jobs.state()["state"] == "failed"
+
+
+def test_a_job_that_anybody_may_add_to_stays_open():
+    jobs = Jobs(patience=10.0)
+    jobs.submit(*part(1), name="added to")  # by one, and then by any
+    jobs.sync()
+    jobs.core_says(results(0, b"a"))
+    jobs.sync()
+    jobs.submit(*part(1, 30), name="added to", token=8, joins=True, key="1", is_last=False)
+    half_a_job(jobs, joins=True)
+    jobs.keeper.lose_monitor(MONITOR)
+    for each in (jobs, Jobs(Paper(jobs.paper.segments), patience=10.0)):
+        for _ in range(3):
+            each.go_on(10.0)
+        assert each.state()["state"] == each.state("added to")["state"] == "open"
 
 
 # ---- another scheduler -----------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class JobState:
     name: str
     #: user and host that submitted it
     owner: str
-    #: "open" (more may come), "running", "done", "failed" (some of its rows), "cancelled"
+    #: "open" (more may come), "running", "done", "failed" (some of its rows, or `trouble`), "cancelled"
     state: str
     #: of its first rows
     function: str
@@ -110,11 +110,16 @@ class Job:
         return self.status().ended is not None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all of its rows have ended; False if `timeout` seconds pass first."""
+        """Wait until all of its rows have ended; False if `timeout` seconds pass first.
+
+        Raises `JobError` if they don't as the job could not go on.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _left(deadline)
-            if states_in(self._subject.ask("state", wait=left))[0].ended is not None:
+            state = states_in(self._subject.ask("state", wait=left))[0]
+            self._check(state)
+            if state.ended is not None:
                 return True
             if left <= 0:
                 return False
@@ -177,12 +182,15 @@ class Job:
             if answer.outcomes:
                 return answer
             state = states_in(answer)[0]
-            if state.trouble:
-                raise JobError(f"job {self._name!r} can't go on: {state.trouble}")
+            self._check(state)
             if state.ended is not None:
                 return None
             if left <= 0:
                 raise TimeoutError(f"job {self._name!r}: no further row has ended in {timeout:g} s")
+
+    def _check(self, state: JobState) -> None:
+        if state.trouble:
+            raise JobError(f"job {self._name!r} can't go on: {state.trouble}")
 
     def keys(self) -> dict[Any, tuple[bool, Any]] | None:
         """Of a graph: key -> (True, the number of its row) or (False, its value); None for other jobs."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import INLINE, INLINE_VALUES, MOST_IDS, JobSubmit, Message, ObjectAnnounce, Task
 from scaler.scheduler.core import batch_cost
+from scaler.scheduler.jobs import submitters
 from scaler.scheduler.jobs.disk import NO_ROOM
 from scaler.scheduler.jobs.job import Job
 from scaler.scheduler.jobs.job_table import JobTable
@@ -55,14 +56,22 @@ def clash(job: Job | None, message: JobSubmit) -> str:
     """Why a part does not go with the job that has its name; empty: it does, or none has it."""
     if job is None:
         return ""
-    if not message.joins and job.token != message.token:
-        return (
-            f"there is a job {message.name!r} already ({job.state.value}): "
-            "attach to it, delete it, or take another name"
-        )
-    if _is_there(job, message) or not (job.is_cancelled or job.trouble or (job.is_complete and not message.joins)):
+    is_same = job.token == message.token
+    if not message.joins and not is_same:
+        return f"there is a job {message.name!r} already ({job.state.value}): {_advice(job)}, or take another name"
+    trouble = "" if is_same and submitters.has_left(job) else job.trouble
+    if _is_there(job, message) or not (job.is_cancelled or trouble or (job.is_complete and not message.joins)):
         return ""
-    return f"job {message.name!r} takes no more rows: it is {job.state.value}"
+    return f"job {message.name!r} takes no more rows: {trouble or f'it is {job.state.value}'}"
+
+
+def _advice(job: Job) -> str:
+    """What may be done with a job by who wants its name."""
+    if submitters.has_left(job):
+        return "not all of it is here, and its submitter is gone; delete it"
+    if job.is_partial:
+        return "not all of it is here yet; delete it if nobody submits it any more"
+    return "attach to it, delete it"
 
 
 def _is_there(job: Job, message: JobSubmit) -> bool:

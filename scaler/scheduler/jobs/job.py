@@ -80,6 +80,16 @@ class Unsynced:
     size: int
 
 
+@dataclass(slots=True)
+class Submitter:
+    """Who submits a job of which more is to come."""
+
+    #: that has submitted last; 0: it is gone
+    monitor: int = 0
+    #: until when it may come back, seconds; None: it is there, or has just gone
+    until: float | None = None
+
+
 @dataclass(slots=True, eq=False)
 class AtCore:
     """What passed between a job and the scheduler's core, where it is a client."""
@@ -129,6 +139,8 @@ class Job:
     turn: int = 0
     is_complete: bool = False
     is_cancelled: bool = False
+    #: other submissions may add to it, at any time
+    joins: bool = False
     #: rows that run were to be ended
     is_forced: bool = False
     #: of other submissions that have added to it, as far as this scheduler has heard them
@@ -165,6 +177,11 @@ class Job:
         """All of its rows have ended, and no more come."""
         index = self.index
         return (self.is_complete or self.is_cancelled) and index.ended == index.rows
+
+    @property
+    def is_partial(self) -> bool:
+        """More of it comes, and only from whoever has begun to submit it."""
+        return not (self.has_ended or self.is_complete or self.is_cancelled or self.joins)
 
     @property
     def state(self) -> State:

@@ -74,8 +74,10 @@ class Said:
         found: str = self._of(name, str)
         return found
 
-    def flag(self, name: str) -> bool:
+    def flag(self, name: str, default: bool | None = None) -> bool:
         """Whether it is so."""
+        if default is not None and name not in self._found:
+            return default
         found: bool = self._of(name, bool)
         return found
 

@@ -13,7 +13,7 @@ from scaler.results.reference import file_name
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.disk import Disk
 from scaler.scheduler.jobs.file_reads import FileReads
-from scaler.scheduler.jobs.job import Job, Unsynced, Written
+from scaler.scheduler.jobs.job import Job, Submitter, Unsynced, Written
 from scaler.scheduler.jobs.job_records import LAST_ONLY, Kind, to_json
 from scaler.scheduler.jobs.segments import Segments
 
@@ -41,6 +41,8 @@ class JobTable:
     #: there may be many others. Dicts serve as ordered sets
     gathering: dict[Job, None] = field(default_factory=dict)
     unsettled: dict[Job, None] = field(default_factory=dict)
+    #: jobs of which more is to come, and from whom
+    submitters: dict[Job, Submitter] = field(default_factory=dict)
     #: the number of the next job
     next_number: int = 1
     #: what is written, and where
@@ -78,7 +80,7 @@ class JobTable:
         job.turn += 1
         state = to_json(
             turn=job.turn, complete=job.is_complete, cancelled=job.is_cancelled, forced=job.is_forced,
-            ended=job.ended, trouble=job.trouble,
+            joins=job.joins, ended=job.ended, trouble=job.trouble,
         )  # fmt: skip
         self.write(job, Kind.STATE, state)
 
@@ -125,6 +127,7 @@ class JobTable:
         for written in (*job.records, *self.left_over.pop(job.number, ())):
             self.segments.let_go(written)
         del self.jobs[job.number]
+        self.submitters.pop(job, None)
         if self.by_name.get(job.name) is job:
             del self.by_name[job.name]
         self.gone.update(dict.fromkeys((job.token, *job.joined)))

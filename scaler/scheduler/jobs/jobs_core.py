@@ -11,6 +11,7 @@ until then its agent keeps it. Records are written while the last ones are on th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,7 @@ from scaler.protocol.messages import (
     Message,
     Task,
 )
-from scaler.scheduler.jobs import accepting, at_core, changing, filing, reading
+from scaler.scheduler.jobs import accepting, at_core, changing, filing, reading, submitters
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job import Job
 from scaler.scheduler.jobs.job_records import Kind, to_json
@@ -73,6 +74,8 @@ class JobTerms:
     results_quota: int | None = None
     #: bytes of a message
     limit: int = 1 << 30
+    #: seconds for which the submitter of a job is waited for that has left before all of it was here
+    patience: float = math.inf
 
 
 class JobsCore:
@@ -159,6 +162,7 @@ class JobsCore:
             number, job.core.number = job.core.number, 0
             if not job.has_ended and not job.is_over:
                 at_core.join(self._table, job, number)
+            submitters.note(self._table, job)
             self._table.touched[job] = None
         return self._take_effects()
 
@@ -174,6 +178,7 @@ class JobsCore:
             for job in table.by_client.values():
                 at_core.say(table, job, Heartbeat(now))
                 self._table.touched[job] = None
+            self._give_up_left()
             self._delete_old()
         if table.disk.room < SCARCE:
             self._reclaim()  # before more is written
@@ -261,14 +266,18 @@ class JobsCore:
         job = there or self._open(message)
         if message.token != job.token:
             job.joined.add(message.token)
+        elif submitters.has_left(job):
+            self._reopen(job)
         if message.key and message.key not in job.parts:
             if job.is_complete:
+                job.joins = True
                 self._reopen(job)
             self._add_part(job, message, event.inner)
         if message.is_last and not job.is_complete:
             job.is_complete = True
             table.write_state(job)
-        self._table.touched[job] = None
+        submitters.note(table, job, event.monitor)
+        table.touched[job] = None
         first, _ = job.parts.get(message.key, (0, 0))
         table.disk.then(
             partial(reading.accept, table, event.monitor, message.number, first, job.token),
@@ -287,12 +296,13 @@ class JobsCore:
         number, table.next_number = table.next_number, table.next_number + 1
         created = round(self._terms.wall + self._now, 3)
         job = Job(number, message.name, message.owner, message.token, message.token | 1, created, table.identity)
+        job.joins = message.joins
         table.jobs[number] = table.by_name[job.name] = job
         table.write(
             job, Kind.OPENED,
             to_json(
                 name=job.name, owner=job.owner, token=job.token, session=job.session, created=created,
-                results=job.identity,
+                results=job.identity, joins=job.joins,
             ),
         )  # fmt: skip
         if len(message.bodies[0]):
@@ -301,8 +311,8 @@ class JobsCore:
         return job
 
     def _reopen(self, job: Job) -> None:
-        """More is added to a job of which all was there."""
-        job.is_complete, job.ended = False, None
+        """More is added to a job of which all was there, or whose submitter was given up."""
+        job.is_complete, job.ended, job.trouble = False, None, ""
         self._table.write_state(job)
         if not job.core.number:
             at_core.join(self._table, job)
@@ -395,6 +405,7 @@ class JobsCore:
     def _gone(self, event: ev.Gone) -> None:
         self._waiting = [waiting for waiting in self._waiting if waiting.monitor != event.monitor]
         self._uncertain = [each for each in self._uncertain if each.event.monitor != event.monitor]
+        submitters.lose(self._table, event.monitor)
 
     def _answer_waiting(self) -> None:
         if self._waiting:
@@ -459,6 +470,12 @@ class JobsCore:
     def _end(self, job: Job, trouble: str) -> None:
         job.ended, job.trouble = round(self._terms.wall + self._now, 3), trouble
         self._table.write_state(job)
+
+    def _give_up_left(self) -> None:
+        if self._table.disk.trouble is None and not self._table.doubt:  # else it may have submitted more since
+            for job in submitters.take_left(self._table, self._now, self._terms.patience):
+                at_core.leave(self._table, job)
+                self._give_up(job, submitters.LEFT)
 
     def _delete_old(self) -> None:
         if self._terms.age is not None:

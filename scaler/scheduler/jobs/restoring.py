@@ -118,6 +118,7 @@ class Restoring:
         job = Job(record.owner, said.text("name"), said.text("owner"), token, session, said.moment("created"))
         identity = said.text("results", "")
         job.identity = identity if is_identity(identity) else ""
+        job.joins = said.flag("joins", True)  # journals of before do not say it
         table.jobs[job.number] = table.by_name[job.name] = job
         table.keep(job, record.kind, place, size_of(record.frames))
 
@@ -223,6 +224,7 @@ def _take_state(job: Job, said: Said) -> bool:
         return False
     flags = [said.flag(name) for name in ("complete", "cancelled", "forced")]
     job.ended, job.trouble = said.moment_or_none("ended"), said.text("trouble")
+    job.joins = said.flag("joins", job.joins)
     job.turn, (job.is_complete, job.is_cancelled, job.is_forced) = turn, flags
     return True
 

@@ -149,7 +149,7 @@ class SimKeeper(SparedKeeper):
         self.journal = SimJournal(cluster.world, cluster.disk, lambda: server.post(TICK))
         self.files = SimFiles(cluster.world, cluster.shared, lambda: server.post(TICK))
         files = self.files if cluster.shares_files else None
-        super().__init__(self.journal.bad_reads, self.journal, JobTerms(1.0, 0.0), files)
+        super().__init__(self.journal.bad_reads, self.journal, JobTerms(1.0, 0.0, patience=10.0), files)
 
     def handle(self, now: float) -> list[ResidentWish]:
         """As the real one, with what is on disk by now."""

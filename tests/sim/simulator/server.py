@@ -215,7 +215,8 @@ class Server(Process):
             wakeup = self.loop.new_wakeup()
             files = None if self._files is None else self._files(self.site, lambda: self.loop.ring(wakeup), wakeup)
             bad_reads = journal._journal.bad_reads  # type: ignore[attr-defined]
-            self.keeper = SparedKeeper(bad_reads, journal, JobTerms(1.0, 0.0), files, lambda: not journal.has_partner)
+            terms = JobTerms(1.0, 0.0, patience=10.0)
+            self.keeper = SparedKeeper(bad_reads, journal, terms, files, lambda: not journal.has_partner)
         except BaseException:
             opening.discard()
             raise
