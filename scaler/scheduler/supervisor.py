@@ -26,6 +26,9 @@ logger = logging.getLogger("scaler.scheduler")
 SHORT_LIFE, FIRST_PAUSE, LONGEST_PAUSE = 1.0, 0.05, 5.0
 #: seconds between two looks, in a pause, whether this process was told to end
 LOOK = 0.1
+#: a child that was told to end is killed after so many seconds, and if it is told again: signals that come sooner are
+#: one, which was sent to the whole group as well
+GRACE, AGAIN = 15.0, 1.5
 #: exit code of a child that ended with an exception
 CRASHED = 70
 #: a process that a signal has ended is told of as shells do it: by this and the signal's number
@@ -39,8 +42,10 @@ class Supervisor:
         self._config = config
         #: of the process that runs; 0: none does
         self._pid = 0
-        #: this process was told to end
-        self._is_ending = False
+        #: when this process was first told to end, seconds; None: it was not
+        self._told: float | None = None
+        #: why the process that runs was killed; empty: it was not
+        self._killed_for = ""
         #: what the child is told of
         self._passed_on = (*ending_signals(), signal.SIGUSR1)
 
@@ -48,7 +53,9 @@ class Supervisor:
         """Run until the scheduler ends in order or is told to end; its exit code. Blocks."""
         for number in self._passed_on:
             signal.signal(number, self._pass_on)
+        signal.signal(signal.SIGALRM, lambda *_: self._kill(f"it did not end within {GRACE:g} s"))
         code = self._run_all()
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         ignore_ending_signals()
         return code
 
@@ -61,7 +68,8 @@ class Supervisor:
             if code >= 0 and (self._is_ending or code != CRASHED):
                 return code
             if self._is_ending:
-                logger.error("Scheduler: process %d %s and could not end in order", pid, describe_exit(status))
+                why = f": {self._killed_for}" if self._killed_for else ""
+                logger.error("Scheduler: process %d %s and could not end in order%s", pid, describe_exit(status), why)
                 return BY_SIGNAL - code
             if time.monotonic() - began > SHORT_LIFE:
                 pause = 0.0
@@ -97,7 +105,7 @@ class Supervisor:
         code = CRASHED
         try:
             die_with_parent(parent)
-            for number in self._passed_on:
+            for number in (*self._passed_on, signal.SIGALRM):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, self._passed_on)
             code = server.run(self._config)
@@ -113,7 +121,26 @@ class Supervisor:
             os._exit(code)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        self._is_ending = self._is_ending or number != signal.SIGUSR1
+        if number != signal.SIGUSR1:
+            now = time.monotonic()
+            if self._told is None:
+                self._told = now
+                signal.setitimer(signal.ITIMER_REAL, GRACE)
+            elif now >= self._told + AGAIN:
+                self._kill("it was told again")
+        self._tell(number)
+
+    def _kill(self, why: str) -> None:
+        """The process that runs does not end by itself, or not soon enough."""
+        self._killed_for = why
+        self._tell(signal.SIGKILL)
+
+    def _tell(self, number: int) -> None:
         if self._pid:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(self._pid, number)
+
+    @property
+    def _is_ending(self) -> bool:
+        """This process was told to end."""
+        return self._told is not None

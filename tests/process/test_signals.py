@@ -103,6 +103,36 @@ def test_a_signal_to_supervisor_and_scheduler_ends_both_in_order(daemons, number
     assert not door.exists()
 
 
+@pytest.mark.parametrize(
+    ("limits", "told", "why"),
+    [
+        ("GRACE, supervisor.AGAIN = 0.1, 300.0", "TERM", "it did not end within 0.1 s"),
+        ("GRACE, supervisor.AGAIN = 300.0, 0.0", "TERM INT", "it was told again"),
+    ],
+    ids=["for too long", "told again"],
+)
+def test_a_supervisor_kills_a_scheduler_that_does_not_end(limits, told, why):
+    program = f"""if True:
+        import logging, os, signal, sys
+        from scaler.config import SchedulerConfig
+        from scaler.scheduler import server, supervisor
+        logging.basicConfig(stream=sys.stdout)
+        def hang(config):
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+            for name in "{told}".split():
+                os.kill(os.getppid(), signal.Signals["SIG" + name])
+            while True:
+                signal.pause()
+        server.run = hang
+        supervisor.{limits}
+        sys.exit(supervisor.Supervisor(SchedulerConfig("tcp://127.0.0.1:1", supervise=True)).run())
+    """
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert ran.returncode == 128 + signal.SIGKILL, ran.stderr
+    assert f"was killed by SIGKILL and could not end in order: {why}\n" in ran.stdout
+
+
 def test_a_supervisor_tells_by_its_exit_code_that_its_scheduler_was_killed_at_the_end():
     program = """if True:
         import logging, os, signal, sys
