@@ -6,8 +6,6 @@ Click reads the four sources of an option in the order that we promise: flag, en
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -20,17 +18,15 @@ from click.core import ParameterSource
 
 from scaler.cli.asking import unwritable
 from scaler.cli.file import FileError, read_section, user_file
-from scaler.common import standard_descriptors
+from scaler.common import first_process, standard_descriptors
 from scaler.compatibility.flags import IGNORED, TASK_TIMEOUT, TASK_TIMEOUT_ADVICE
 from scaler.compatibility.log_levels import level_name
 from scaler.config import Config, OptionError, Setting, settings
 from scaler.errors import AddressError, ScalerError
 from scaler.version import __version__
 
-#: what a program returns when it was called wrongly, failed, was interrupted, or terminated before it was up
-WRONG_USE, FAILURE, INTERRUPTED, TERMINATED = 2, 1, 130, 143
-#: the first process of a container, which signals without a handler do not reach
-FIRST = 1
+#: what a program returns when it was called wrongly, failed, or was interrupted
+WRONG_USE, FAILURE, INTERRUPTED = 2, 1, 130
 
 C = TypeVar("C", bound=Config)
 
@@ -108,8 +104,7 @@ def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], 
 def call(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns what the program exits with; whatever goes wrong is one line on standard error."""
     standard_descriptors.complete()
-    if os.getpid() == FIRST:  # until the program listens to it itself, SIGTERM is to end it there as anywhere else
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
+    first_process.run_in_child()
     try:
         return int(command.main(arguments, prog_name=program, standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -14,7 +14,7 @@ import time
 from types import FrameType
 
 from scaler.common.children import die_with_parent
-from scaler.common.exits import describe_exit
+from scaler.common.exits import describe_exit, exit_code
 from scaler.common.loop import ending_signals, ignore_ending_signals
 from scaler.config import SchedulerConfig
 from scaler.errors import ScalerError
@@ -31,8 +31,6 @@ LOOK = 0.1
 GRACE, AGAIN = 15.0, 1.5
 #: exit code of a child that ended with an exception
 CRASHED = 70
-#: a process that a signal has ended is told of as shells do it: by this and the signal's number
-BY_SIGNAL = 128
 
 
 class Supervisor:
@@ -70,7 +68,7 @@ class Supervisor:
             if self._is_ending:
                 why = f": {self._killed_for}" if self._killed_for else ""
                 logger.error("Scheduler: process %d %s and could not end in order%s", pid, describe_exit(status), why)
-                return BY_SIGNAL - code
+                return exit_code(status)
             if time.monotonic() - began > SHORT_LIFE:
                 pause = 0.0
             logger.error("Scheduler: process %d %s; another takes its place", pid, describe_exit(status))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 from support import until, workers_of
@@ -297,6 +298,52 @@ def test_an_agent_whose_scheduler_is_gone_for_too_long_ends(daemons):
     daemons.scheduler.signal(signal.SIGTERM)
     assert agent.ends(20.0) == 1
     assert "nobody came within 0.3 s (--death-timeout)" in agent.text
+
+
+def leave_orphan(number):
+    import subprocess
+
+    return subprocess.run("sleep 0.01 & exit 0", shell=True).returncode
+
+
+def zombies(number):
+    """The processes that have ended and were not reaped, as their command and parent."""
+    import contextlib
+    from pathlib import Path
+
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            if rest.split()[0] == "Z":
+                found.append((name, rest.split()[1]))
+    return found
+
+
+def test_a_host_that_is_the_first_process_of_a_container_reaps_what_tasks_leave_behind(daemons):
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    daemons.start_scheduler()
+    container = "unshare", "--pid", "--fork", "--mount-proc"
+    agent = daemons.run("scaler_cluster", "cluster", "-n", "2", daemons.address, through=container)
+    client = daemons.client()
+    assert client.map(leave_orphan, range(20)) == [0] * 20
+    until(lambda: client.submit(zombies, 0).result(10) == [], "all to be reaped")
+    (first,) = (int(pid) for pid in Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split())
+    os.kill(first, signal.SIGTERM)
+    assert agent.ends(20) == 0
+    assert "ClusterProcess: ended" in agent.text
+
+
+@pytest.mark.parametrize(("told", "code"), [("os._exit(3)", 3), ("os.kill(os.getpid(), signal.SIGKILL)", 137)])
+def test_the_first_process_of_a_container_ends_as_the_program_does(told, code):
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    program = f"import os, signal; from scaler.common.first_process import run_in_child; run_in_child(); {told}"
+    ended = subprocess.run(["unshare", "--pid", "--fork", sys.executable, "-c", program], timeout=15, check=False)
+    assert ended.returncode == code
 
 
 def test_the_first_process_of_a_container_ends_by_sigterm_before_it_is_up(tmp_path):
