@@ -10,6 +10,7 @@ import contextlib
 import io
 import logging
 import os
+import stat
 import time
 from collections.abc import Callable
 from typing import TextIO
@@ -19,6 +20,8 @@ from scaler.common.outlet import Outlet, may_block, put
 #: seconds that are waited for a reader in a row, at most; parts of the time that are waited for a slow one; seconds
 #: that are waited for one at the end of the program; and between two looks
 LONGEST_WAIT, WAITING_PARTS, LAST_WAIT, LOOK = 0.5, 0.25, 0.2, 0.002
+#: seconds between two looks whether a log's file was moved away
+FOLLOW = 1.0
 
 
 class LineWriter:
@@ -130,6 +133,42 @@ class LineHandler(logging.Handler):
         return self._line(logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (missing,), None))
 
 
+class FileFollower(logging.FileHandler):
+    """Logs to a file; to a new one of its name once that was moved away or removed, as those do who rotate logs."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises OSError."""
+        super().__init__(path, encoding="utf-8")
+        assert self.stream is not None
+        self._clock = clock
+        self._identity = _identity(os.fstat(self.stream.fileno()))
+        self._next_look = clock() + FOLLOW
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        before = self.stream
+        if before is not None and self._clock() >= self._next_look:
+            try:
+                self._follow(before)
+            except OSError:  # it goes on with what it has
+                self.handleError(record)
+            self._next_look = self._clock() + FOLLOW
+        super().emit(record)
+
+    def _follow(self, before: TextIO) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            there = os.stat(self.baseFilename)
+            if _identity(there) == self._identity or not stat.S_ISREG(there.st_mode):
+                return
+        self.stream = stream = self._open()
+        self._identity = _identity(os.fstat(stream.fileno()))
+        before.close()
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
 def to_stream(stream: TextIO) -> logging.Handler:
     """Logs to a standard stream of this process."""
     with contextlib.suppress(OSError, ValueError):  # what somebody has put in its place has no descriptor
@@ -140,6 +179,6 @@ def to_stream(stream: TextIO) -> logging.Handler:
 
 def to_file(path: str) -> logging.Handler:
     """Logs to a file, which may be a pipe or a terminal. Raises OSError."""
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = FileFollower(path)
     assert handler.stream is not None
     return LineHandler(handler.stream) if may_block(handler.stream.fileno()) else handler

@@ -1,5 +1,6 @@
 """A log whose reader has stopped loses lines, says how many, and tears none."""
 
+import logging
 import os
 import pty
 import select
@@ -12,7 +13,7 @@ import termios
 import pytest
 
 from scaler.common import log_handlers
-from scaler.common.log_handlers import LONGEST_WAIT, WAITING_PARTS, LineWriter
+from scaler.common.log_handlers import FOLLOW, LONGEST_WAIT, WAITING_PARTS, LineWriter
 from scaler.common.outlet import may_block, put
 
 
@@ -202,10 +203,53 @@ def test_a_file_is_written_to_as_ever(tmp_path):
     assert path.read_text() == "before\nbehind\n"
 
 
-def test_a_log_to_a_file_is_what_it_was(tmp_path):
-    handler = log_handlers.to_file(str(tmp_path / "log"))
+@pytest.fixture
+def rotated(tmp_path):
+    """A log at a file, and `log(line, seconds)`, which writes a line so long after the last one."""
+    now = 100.0
+    handler = log_handlers.FileFollower(str(tmp_path / "log"), lambda: now)
+    handler.complaints = []
+    handler.handleError = lambda record: handler.complaints.append(str(sys.exc_info()[1]))
+
+    def log(line, seconds=FOLLOW):
+        nonlocal now
+        now += seconds
+        handler.handle(logging.makeLogRecord({"msg": line}))
+
+    handler.log = log
+    yield handler
     handler.close()
-    assert type(handler) is log_handlers.logging.FileHandler
+
+
+def test_a_log_whose_file_was_moved_away_goes_on_in_a_new_one(rotated, tmp_path):
+    path = tmp_path / "log"
+    rotated.log("one")
+    path.rename(tmp_path / "log.1")
+    rotated.log("two", FOLLOW / 2)
+    assert (tmp_path / "log.1").read_text() == "one\ntwo\n", "it is looked once a second"
+    rotated.log("three")
+    path.unlink()
+    rotated.log("four")
+    assert path.read_text() == "four\n"
+    path.write_text("")  # by copying and truncating
+    rotated.log("five")
+    assert path.read_text() == "five\n"
+    assert rotated.complaints == []
+
+
+def test_a_log_goes_on_where_it_is_while_no_new_file_can_be_made(rotated, tmp_path):
+    path = tmp_path / "log"
+    path.rename(tmp_path / "log.1")
+    os.mkfifo(path)  # that nobody reads: opening it would take for ever
+    rotated.log("one")
+    path.unlink()
+    path.symlink_to(tmp_path / "nowhere" / "log")
+    rotated.log("two")
+    assert (tmp_path / "log.1").read_text() == "one\ntwo\n"
+    assert [text.partition("]")[0] for text in rotated.complaints] == ["[Errno 2"]
+    path.unlink()
+    rotated.log("three")
+    assert path.read_text() == "three\n"
 
 
 PROGRAM = """
