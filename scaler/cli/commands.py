@@ -82,18 +82,33 @@ def _number(text: str) -> int:
 def _drain(address: str, which: tuple[str, ...], undo: bool, key_file: str | None, insecure: bool) -> int:
     from scaler.monitor.commands import CommandRefused
 
-    done = 0
+    hosts, told, refusals = 0, [], []
     with _commands(address, key_file, insecure) as commands:
-        tell = commands.undrain if undo else commands.drain
         for name in which:
             try:
-                done += tell(jobs=[name])
-            except CommandRefused:
-                number = _number(name)
-                if not number:
-                    raise
-                done += tell(agents=[number])
-    return _say(f"{'staying' if undo else 'draining'}: {done:,} hosts")
+                hosts += _drain_one(commands, name, undo)
+                told.append(name)
+            except CommandRefused as refusal:
+                refusals.append(str(refusal))
+    if not told:
+        raise CommandRefused("; ".join(refusals))
+    names = f" ({', '.join(told)})" if refusals else ""
+    _say("; ".join([f"{'staying' if undo else 'draining'}: {hosts:,} hosts{names}", *refusals]))
+    return 1 if refusals else 0
+
+
+def _drain_one(commands: Commands, name: str, undo: bool) -> int:
+    """Tell the hosts of a job, or an agent, by its number; how many do as they are told. Raises `CommandRefused`."""
+    from scaler.monitor.commands import CommandRefused
+
+    tell = commands.undrain if undo else commands.drain
+    try:
+        return tell(jobs=[name])
+    except CommandRefused:
+        number = _number(name)
+        if not number:
+            raise
+        return tell(agents=[number])
 
 
 def _promote(address: str, key_file: str | None, insecure: bool) -> int:

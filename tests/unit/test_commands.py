@@ -1,8 +1,13 @@
 """What somebody tells a scheduler to do: rows cancelled, agents drained, hosts to come; and what it answers."""
 
+import contextlib
+
 import pytest
 from simulator.scripted import FakeScheduler, task
 
+from scaler.cli import commands
+from scaler.cli.command import call
+from scaler.monitor.commands import CommandRefused
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import MAX_LINE, MAX_LINES, AgentFlag, Wish
 from scaler.protocol.messages import (
@@ -85,6 +90,32 @@ def test_agents_are_drained_by_number_or_job_and_may_be_told_to_stay() -> None:
     assert tell(fake, operator, Command(4, "drain", agents=u32([99]), jobs=("x",))).error == (
         "agent 99, job x is not there"
     )
+
+
+@pytest.mark.parametrize(
+    ("which", "said", "code"),
+    [
+        (["job0", "job1"], "draining: 3 hosts\n", 0),
+        (["x", "job0", "9", "7"], "draining: 3 hosts (job0, 7); job x is not there; agent 9 is not there\n", 1),
+        (["x", "9"], "scaler: job x is not there; agent 9 is not there\n", 1),
+    ],
+    ids=["all", "some", "none"],
+)
+def test_those_that_are_there_are_drained_though_others_are_not(which, said, code, monkeypatch, capsys) -> None:
+    class Told(contextlib.nullcontext):
+        def drain(self, agents=(), jobs=()) -> int:
+            hosts = {"job0": 2, "job1": 1, 7: 1}
+            kind, name = ("agent", *agents) if agents else ("job", *jobs)
+            if name not in hosts:
+                raise CommandRefused(f"{kind} {name} is not there")
+            return hosts[name]
+
+        def __enter__(self) -> "Told":
+            return self
+
+    monkeypatch.setattr(commands, "_commands", lambda *_: Told())
+    assert call(commands.drain, "scaler", ["tcp://a:1", *which]) == code
+    assert "".join(capsys.readouterr()) == said
 
 
 def test_demand_is_told_by_what_rows_ask_for() -> None:
