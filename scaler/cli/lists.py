@@ -43,6 +43,8 @@ def _whole(found: dict[str, Any]) -> str:
         lines["pair"] = f"with the scheduler at {inert(scheduler['partner'])}; {agents} agents that both count"
     if scheduler["trouble"]:
         lines["trouble"] = f"nothing is handed out: {inert(scheduler['trouble'])}"
+    if scheduler["awaited"]:
+        lines["awaited"] = inert(scheduler["awaited"])
     hosts = list[str]()
     for fleet in found["hosts"]:
         wanted = ", ".join(f"{count(fleet[what])} {what}" for what in ("desired", "pending", "running", "draining"))

@@ -60,7 +60,8 @@ def head(snapshot: Snapshot) -> dict[str, Any]:
             "address": scheduler.address, "version": scheduler.version, "pid": scheduler.pid, "epoch": scheduler.epoch,
             "uptime_s": scheduler.uptime, "cpu_thousandths": scheduler.cpu, "rss_bytes": scheduler.memory,
             "monitors": scheduler.monitors, "partner": scheduler.partner, "roster": scheduler.roster,
-            "trouble": scheduler.trouble, "sent": snapshot.sent, "received": snapshot.received,
+            "trouble": scheduler.trouble, "awaited": scheduler.awaited,
+            "sent": snapshot.sent, "received": snapshot.received,
         },
         "task_manager": tasks(snapshot),
     }  # fmt: skip

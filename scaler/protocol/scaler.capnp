@@ -384,6 +384,7 @@ struct SchedulerView {
   partner @14 :Text;            # where the other one of a pair of schedulers is; empty for none
   roster @15 :UInt32;           # agents that count, of a pair
   trouble @16 :Text;            # why nothing is handed out, in words; empty if it is
+  awaited @17 :Text;            # whose work waits for which agents after the last scheduler, in words; empty if none does
 }
 struct RowCounts {
   waiting @0 :UInt64;

@@ -22,6 +22,7 @@ from scaler.protocol.messages import (
     ClientDeparture,
     ClientIntroduction,
     ClientReturn,
+    Command,
     DisconnectRequest,
     Heartbeat,
     HeartbeatEcho,
@@ -33,6 +34,8 @@ from scaler.protocol.messages import (
     ObjectRequest,
     ObjectResponse,
     Objects,
+    Query,
+    QueryResult,
     Settled,
     Spans,
     StoreRequest,
@@ -45,9 +48,10 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core import roots
-from scaler.scheduler.core.returning import PATIENCE
+from scaler.scheduler.core.returning import BRIEF, PATIENCE
 from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING
 from scaler.scheduler.state.validate import validate
+from scaler.scheduler.views.cluster_view import cluster_view
 
 #: numbers at the last scheduler
 CLIENT, AGENT, OTHER = 1002, 1003, 1004
@@ -169,6 +173,39 @@ def test_a_client_waits_for_the_agents_that_may_have_its_rows(fake: FakeSchedule
     assert fake.placed(idle) == []
     fake.wait(1.5)
     assert fake.placed(idle) == [(10, 0, 2)]
+
+
+def test_it_is_said_who_is_waited_for_and_how_long(fake: FakeScheduler) -> None:
+    def errors() -> list[str]:
+        said = [Query(7, "explain", row=10, client=CLIENT), Query(7, "story", row=10), Command(8, "cancel", CLIENT, 10)]
+        fake.say(monitor, *said)
+        return [answer.error for answer in fake.heard(monitor)]
+
+    def awaited() -> str:
+        return cluster_view(fake.core.state)[0].scheduler.awaited
+
+    monitor = fake.monitor()
+    agent_back(fake, inventory((10, 0, 2)), number=OTHER)
+    words = f"client {CLIENT} of the last scheduler has not come yet: 10 s more at most"
+    assert errors()[0] == f"task {CLIENT}:10 is not known yet, if there is one: {words}"
+    fake.come_back("client", CLIENT, SESSION, agents=u32((AGENT, OTHER)))
+    words = f"work of client {CLIENT} waits for agent {AGENT}, which may have some of it: 10 s more at most"
+    assert awaited() == words
+    fake.say(CLIENT, FUNCTION, task(10, 2), ClientReturn(u64()))
+    assert errors() == [
+        f"task {CLIENT}:10 is not known yet, if there is one: {words}",
+        f"task 10 is not known yet, if there is one: {words}",
+        f"not all tasks are known yet: {words}; try again then",
+    ]
+    fake.log.clear()
+    for _ in range(3):
+        fake.wait(BRIEF)
+    words = words.replace("10 s", "9 s")
+    assert [line for line in fake.log if "waits for" in line] == [words], "once"
+    agent_back(fake, inventory())
+    assert awaited() == ""
+    fake.say(monitor, Query(7, "explain", row=10, client=CLIENT))
+    assert not fake.heard(monitor, QueryResult)[0].error
 
 
 def test_a_client_is_to_wait_once_for_an_agent_that_does_not_come(fake: FakeScheduler) -> None:

@@ -44,6 +44,8 @@ class SchedulerView(Part):
     roster: int = 0
     #: why nothing is handed out, in words; empty if it is
     trouble: str = ""
+    #: whose work waits for which agents after the last scheduler, in words; empty if none does
+    awaited: str = ""
 
     def validate(self) -> None:
         """Raise `Malformed` when the columns contradict each other."""

@@ -43,6 +43,9 @@ def _rows_of(state: ClusterState, query: Query) -> list[tuple[ClientRecord, Batc
 
 def _unknown(state: ClusterState, query: Query) -> str:
     name = row_name(query.client, query.row, query.name)
+    awaited = state.returning.words(state.now, query.client)
+    if awaited:
+        return f"task {name} is not known yet, if there is one: {awaited}"
     if query.client and query.client not in state.clients:
         return f"task {name} is not known: client {query.client} is not there"
     return f"task {name} is not known: it has ended, or there never was one ('scaler tasks' lists those that are there)"

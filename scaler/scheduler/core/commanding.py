@@ -77,10 +77,11 @@ def _batches(state: ClusterState, command: Command) -> Iterator[tuple[ClientReco
 
 
 def _unknown(state: ClusterState, command: Command) -> str:
+    awaited = state.returning.words(state.now, command.client)
+    if awaited:
+        return f"not all tasks are known yet: {awaited}; try again then"
     if command.client and command.client not in state.clients:
         return f"client {command.client} is not there"
-    if command.client in state.returning.clients:
-        return f"client {command.client} is coming back from another scheduler: try again in a moment"
     if command.row:
         name = row_name(command.client, command.row, command.name)
         return f"no task {name} is there that has not ended ('scaler tasks' lists those that are there)"

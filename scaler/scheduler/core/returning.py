@@ -7,6 +7,7 @@ agents may have something of it. When those have come, or were waited for long e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any
@@ -43,6 +44,8 @@ from scaler.scheduler.state.returning_records import Holding, ReturningClient
 
 #: seconds for which agents are waited for that may have something of a client; less if they are given up sooner
 PATIENCE = 10.0
+#: seconds after which the log says that they are waited for
+BRIEF = 1.0
 #: what a client is answered at once
 AT_ONCE = frozenset({Heartbeat, StoreRequest, ClientShutdown, DisconnectRequest})
 
@@ -58,7 +61,9 @@ def join_client(state: ClusterState, out: Outgoing, client: ClientRecord, hello:
     if hello.number != number:
         return
     expected = {n for n in hello.agents if n in returning.agents or n not in state.agents}
-    returning.clients[number] = ReturningClient(expected, state.now + min(PATIENCE, patience), set(hello.agents))
+    returning.clients[number] = ReturningClient(
+        expected, state.now + min(PATIENCE, patience), state.now + BRIEF, set(hello.agents)
+    )
 
 
 def join_agent(state: ClusterState, agent: AgentRecord, hello: Hello) -> None:
@@ -162,6 +167,15 @@ def complete(state: ClusterState) -> list[int]:
     return [
         n for n, client in clients.items() if client.has_repeated and (not client.expected or now >= client.deadline)
     ]
+
+
+def tell_of_waiting(state: ClusterState, out: Outgoing) -> None:
+    """Say in the log who is waited for, once that has lasted."""
+    due = [client for client in state.returning.clients.values() if client.expected and state.now >= client.told]
+    if due:
+        out.log("WARNING", state.returning.words(state.now))
+    for client in due:
+        client.told = math.inf
 
 
 # ---- who goes --------------------------------------------------------------------------------------------------------

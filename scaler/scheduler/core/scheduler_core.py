@@ -394,6 +394,7 @@ class SchedulerCore:
                 self._blame(number, "work of another scheduler", error)
                 continue
             self._out.log("INFO", f"client {number} ({client.name}) goes on with {client.outstanding} rows")
+        returning.tell_of_waiting(state, self._out)
 
     def _rebuild(self, client: ClientRecord) -> None:
         from scaler.scheduler.core import rebuilding  # here, as a cluster should start without it

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scaler.protocol.messages import Message
+
+#: clients or agents that are named in one line, at most
+NAMED = 5
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -16,6 +21,8 @@ class ReturningClient:
     expected: set[int]
     #: when those are waited for no longer, seconds
     deadline: float
+    #: when the log says so, seconds; infinite once it has
+    told: float = math.inf
     #: numbers of all agents that it has named
     named: set[int] = field(default_factory=set)
     #: what it has said, in order
@@ -60,6 +67,31 @@ class ReturningPeers:
     @property
     def next_deadline(self) -> float | None:
         """When somebody is waited for no longer, seconds; None if nobody is waited for."""
-        deadlines = [client.deadline for client in self.clients.values() if client.expected]
-        deadlines += [*self.absent.values(), *self.roots.values()]
-        return min(deadlines, default=None)
+        waiting = [min(client.deadline, client.told) for client in self.clients.values() if client.expected]
+        return min([*self.absent.values(), *self.roots.values(), *waiting], default=None)
+
+    def words(self, now: float, client: int = 0) -> str:
+        """Who is waited for, and for how long, of one client or of all; empty: nobody is."""
+        clients = {n: each for n, each in self.clients.items() if client in (0, n)}
+        waiting = {n: each for n, each in clients.items() if each.expected}
+        if waiting:
+            agents = set[int]().union(*(each.expected for each in waiting.values()))
+            left = max(each.deadline for each in waiting.values()) - now
+            whose, whom = _named("client", waiting), _named("agent", agents)
+            return f"work of {whose} waits for {whom}, which may have some of it: {left:.0f} s more at most"
+        if clients:
+            return f"{_named('client', clients)} of the last scheduler has not told all yet that it has said there"
+        if client in self.absent:
+            left = self.absent[client] - now
+            return f"{_named('client', [client])} of the last scheduler has not come yet: {left:.0f} s more at most"
+        return ""
+
+
+def _named(what: str, numbers: Collection[int]) -> str:
+    """
+    >>> _named("agent", [3]), _named("agent", [9, 3, 5, 7, 6, 8])
+    ('agent 3', 'agents 3, 5, 6, 7, 8 and 1 more')
+    """
+    names = ", ".join(map(str, sorted(numbers)[:NAMED]))
+    more = f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else ""
+    return f"{what}{'s' if len(numbers) > 1 else ''} {names}{more}"

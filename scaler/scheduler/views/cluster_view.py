@@ -51,7 +51,10 @@ def cluster_view(state: ClusterState) -> tuple[ClusterView, bytes]:
     functions = [function for client in state.clients.values() for function in client.functions.values()]
     bandwidth = min(max(state.bandwidth, 0.0), 1e18)
     view = ClusterView(
-        SchedulerView(monitors=len(state.monitors), bandwidth=int(bandwidth) if bandwidth == bandwidth else 0),
+        SchedulerView(
+            monitors=len(state.monitors), bandwidth=int(bandwidth) if bandwidth == bandwidth else 0,
+            awaited=state.returning.words(state.now),
+        ),
         _rows(state, agents, reports, functions),
         _agents(state.now, agents, reports),
         _clients(state.now, list(state.clients.values())),
@@ -60,7 +63,7 @@ def cluster_view(state: ClusterState) -> tuple[ClusterView, bytes]:
         tuple([name for report in reports if report.names for name in report.names]),
         demand_columns(state),
         fleet_columns(state),
-    )
+    )  # fmt: skip
     return view, b"".join([report.bodies[0] for report in reports])
 
 
