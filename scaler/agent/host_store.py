@@ -67,7 +67,8 @@ class HostStore:
             self.directory.remove()
             self._remove_made()
             if spill_root is not None and isinstance(error, OSError):
-                raise OptionError("spill_directory", f"cannot be written: {error}") from error
+                why = f"{spill_root} is a file" if isinstance(error, FileExistsError) else error
+                raise OptionError("spill_directory", f"cannot be written: {why}") from error
             raise
         self._transfer: Transfer | None = None
         #: of a store that may have to listen otherwise than it was first thought: see `widen`

@@ -14,6 +14,9 @@ from scaler.errors import ScalerError
 if TYPE_CHECKING:
     from scaler.monitor.listing import Listed
 
+#: columns of a terminal that a text takes in a table, at most; JSON has it whole
+LONGEST = 80
+
 
 def _status(address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:
     with session(address, key_file, insecure) as questions:
@@ -55,12 +58,15 @@ def _whole(found: dict[str, Any]) -> str:
 
 
 def _table(listed: Listed) -> str:
-    """Columns as wide as they have to be; texts at the left of them, figures at the right."""
+    """Columns as wide as they have to be; texts at the left of them, long ones cut, figures at the right."""
     from scaler.monitor.formats import padded, width
 
-    cells = listed.cells()
+    columns = listed.table.columns
+    cells = [
+        [column.shorten(cell, LONGEST) for column, cell in zip(columns, row, strict=True)] for row in listed.cells()
+    ]
     widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
-    lefts = [column.is_text for column in listed.table.columns]
+    lefts = [column.is_text for column in columns]
     return "\n".join(
         "  ".join(padded(cell, room, left=left) for cell, room, left in zip(row, widths, lefts, strict=True)).rstrip()
         for row in cells

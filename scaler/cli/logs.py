@@ -45,8 +45,12 @@ class _Complaints:
         error, now = sys.exc_info()[1], time.monotonic()
         if not isinstance(error, OSError):
             type(self._handler).handleError(self._handler, record)
-        elif now - self._said >= INTERVAL and sys.stderr is not None:
-            self._said = now
-            said = f"the log can't be written: {error.strerror or error}; lines are missing until it can\n"
+        elif sys.stderr is not None:
+            said = ""
+            if now - self._said >= INTERVAL:
+                self._said = now
+                said = f"the log can't be written: {error.strerror or error}; lines are missing until it can\n"
+            if record.levelno >= logging.ERROR:  # it may be why the program ends
+                said += f"{self._handler.format(record)}\n"
             with contextlib.suppress(OSError, ValueError):
-                put(sys.stderr.fileno(), said.encode())
+                put(sys.stderr.fileno(), said.encode(errors="backslashreplace"))

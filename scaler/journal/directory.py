@@ -84,8 +84,9 @@ class Directory:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
+            why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
             raise JournalError(
-                f"the journal {self.path} can't be written: {error.strerror}; give a directory that this user may write"
+                f"the journal {self.path} can't be written: {why}; give a directory that this user may write"
             ) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -90,7 +90,7 @@ FUNCTIONS = Table(
         made("count", "t", lambda snapshot, row: sum(_counts(snapshot, row)), lambda snapshot: len(snapshot.functions),
               count, "all its rows", room=9, rank=4),
         plain("waiting", "w", "functions.waiting", count, "rows that no agent has", room=8, rank=1),
-        plain("running", "r", "functions.running", count, "rows that agents have", room=8),
+        plain("placed", "r", "functions.running", count, "rows that agents have, running or not", room=8),
         plain("done", "d", "functions.done", count, "rows that ended with a value", room=8),
         plain("failed", "f", "functions.failed", count, "rows that ended with an error", room=6),
         plain("canceled", "k", "functions.cancelled", count, "rows that ended without being run", room=8, rank=6),
@@ -99,7 +99,7 @@ FUNCTIONS = Table(
         plain("p95", "P", "functions.p95_us", _known_duration, "95 of 100 took at most, to an eighth", room=6, rank=2),
         plain("total", "c", "functions.total_us", _known_duration, "all its rows took together", room=6, rank=3),
     ),
-    "running", lambda snapshot: len(snapshot.functions),
+    "placed", lambda snapshot: len(snapshot.functions),
     lambda snapshot, row: f"{snapshot.functions.clients[row]}.{snapshot.functions.names[row]}",
     _matching("functions.names"),
 )  # fmt: skip
@@ -116,13 +116,13 @@ CLIENTS = Table(
         plain("client", "n", "clients.names", inert, "what it calls itself", room=24),
         plain("number", "i", "clients.numbers", str, "at this scheduler", room=6),
         plain("queued", "dq", "clients.queued", count, "rows that no agent has", room=9),
-        plain("running", "r", "clients.running", count, "rows that agents have", room=9),
+        plain("placed", "r", "clients.running", count, "rows that agents have, running or not", room=9),
         plain("ended", "e", "clients.done", count, "rows that ended since it came, in any way", room=9),
         plain("batches", "b", "clients.batches", count, "batches with rows that have not ended", room=7, rank=2),
         plain("objects", "o", "clients.objects", count, "values that it has at the cluster", room=7, rank=1),
         plain("silent", "a", "clients.silent", _milliseconds, "since its last message", room=6, rank=3),
     ),
-    "running", lambda snapshot: len(snapshot.clients),
+    "placed", lambda snapshot: len(snapshot.clients),
     lambda snapshot, row: str(snapshot.clients.numbers[row]), _matching("clients.names", "clients.numbers"),
 )  # fmt: skip
 

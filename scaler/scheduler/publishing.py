@@ -24,6 +24,7 @@ class Publisher:
         self._composition = composition
         self._began = time.monotonic()
         self._use = ProcessUse(os.getpid())
+        self._use.look(self._began)  # so the first monitor is told the share since then
 
     def complete(self, wish: Publish) -> Snapshot:
         """The message that all its monitors get."""

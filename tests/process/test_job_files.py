@@ -176,7 +176,7 @@ def test_a_directory_that_can_not_be_used_is_said_in_one_line(daemons, tmp_path)
     (tmp_path / "file").write_text("")
     given = ("--journal", str(tmp_path / "journal"), "--results", str(tmp_path / "file"))
     for arguments, code, said in (
-        (given, 1, "large results can't be written to .*/file: (File exists|Not a directory); give a directory"),
+        (given, 1, "large results can't be written to .*/file: (it is a file|Not a directory); give a directory"),
         (given[2:], 2, "results is for durable jobs: give a journal, too"),
     ):
         program = daemons.run("scaler_scheduler", "scheduler", "tcp://127.0.0.1:0", *arguments)

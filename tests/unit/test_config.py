@@ -441,11 +441,13 @@ from scaler.cli.logs import set_up
 set_up("INFO", "/dev/full")
 for number in range(9):
     logging.info("a line of a task: %d", number)
+logging.error("why it ends")
 logging.info("%d", "a defect")
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    said, _, rest = ended.stderr.partition("\n")
+    said, why, rest = ended.stderr.split("\n", 2)
     assert said == "the log can't be written: No space left on device; lines are missing until it can"
+    assert why.endswith(": why it ends"), "what is no error is left out"
     assert rest.startswith("--- Logging error ---"), "of a line that can't be made"
     assert "a line of a task" not in rest
 

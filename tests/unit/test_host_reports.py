@@ -2,9 +2,10 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
-from simulator.scripted import FakeAgent
+from simulator.scripted import FakeAgent, FakeScheduler
 
 from scaler.agent.core import events as ae
 from scaler.agent.core.events import Measure, Measured, MeasuredWorker
@@ -14,6 +15,10 @@ from scaler.errors import ProtocolError
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import MAX_NAME, WorkerFlag
 from scaler.protocol.messages import HeartbeatEcho, HostReport, Message, Watch, WorkerColumns, u8, u32, u64, unpack
+from scaler.scheduler import publishing
+from scaler.scheduler.core.events import Publish
+from scaler.scheduler.publishing import Publisher
+from scaler.scheduler.views.cluster_view import cluster_view
 
 BUSY = WorkerFlag.INITIALISED | WorkerFlag.HAS_TASK | WorkerFlag.HOLDS_LOCK
 
@@ -188,3 +193,15 @@ def test_who_looks_twice_at_once_is_told_the_same_share() -> None:
     share = use.look(1.0)[0]
     assert use.look(1.01)[0] == share  # of which the system's ticks would say 0, or a whole processor
     assert use.look(2.0)[0] < share
+
+
+def test_the_first_who_looks_at_a_scheduler_is_told_what_it_has_used_since_it_began(monkeypatch) -> None:
+    publisher = Publisher(1, "tcp://a:1", SimpleNamespace(sent={}, received={}), None)
+    began = time.process_time()
+    while time.process_time() - began < 0.05:  # the system counts in ticks of 10 ms
+        sum(range(10_000))
+    now = time.monotonic() + 1.0
+    monkeypatch.setattr(publishing.time, "monotonic", lambda: now)
+    view, workers = cluster_view(FakeScheduler().core.state)
+    publisher.complete(Publish([1], 1, view, workers))
+    assert view.scheduler.cpu > 0

@@ -167,6 +167,8 @@ def test_a_directory_that_can_not_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalError, match=r"can't be written: .*; give a directory that this user may write"):
         Journal(tmp_path / "file" / "journal")
+    with pytest.raises(JournalError, match=r"/file can't be written: it is a file; give a directory"):
+        Journal(tmp_path / "file")
     with pytest.raises(JournalError, match="there is no journal at"):
         Directory(tmp_path / "nothing").replay(lambda record, place: None)
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from scaler.cli import lists
 from scaler.errors import ScalerError
 from scaler.monitor.listing import KINDS, Filters, listed, status
 from scaler.monitor.synthetic import SyntheticCluster
@@ -59,6 +60,18 @@ def test_rows_are_sorted_by_a_column_and_cut_after_that(snapshot):
 def test_an_unknown_column_is_said_with_those_that_there_are(snapshot):
     with pytest.raises(ScalerError, match="clients have no column 'cpu' to sort by: they have client, number, "):
         listed("clients", snapshot, Filters(sort="cpu"))
+
+
+def test_long_names_are_cut_in_tables_and_whole_in_records():
+    snapshot = SyntheticCluster(functions=5).snapshot()
+    names = tuple(f"module.{'f' * 500}_{number}" for number in range(len(snapshot.functions)))
+    snapshot.functions.names = names
+    long = listed("functions", snapshot, Filters())
+    assert {record["function"] for record in long.records} == set(names)
+    heads, *lines = lists._table(long).split("\n")
+    assert {len(line.partition(" ")[0]) for line in lines} == {lists.LONGEST}
+    assert {line.partition(" ")[0][-4:] for line in lines} == {f"ff_{number}" for number in range(len(names))}
+    assert len(heads) < 200
 
 
 def test_the_status_counts_what_the_lists_have(snapshot):

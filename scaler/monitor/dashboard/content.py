@@ -20,13 +20,13 @@ More = Callable[[Snapshot, Totals, list[int]], Cells]
 
 PAIRS = (Column("name"), Column("value", kind="number"))
 PROGRESS = Column(
-    "progress", "done, failed, canceled, with an agent (running) and waiting, as shares of all", "bar",
-    shares=("done", "failed", "canceled", "running", "waiting"),
+    "progress", "done, failed, canceled, with an agent (placed) and waiting, as shares of all", "bar",
+    shares=("done", "failed", "canceled", "placed", "waiting"),
 )  # fmt: skip
 #: of a client it is not known how its rows have ended
 ENDED = Column(
-    "progress", "ended in any way, with an agent (running) and waiting, as shares of all", "bar",
-    shares=("ended", "running", "waiting"),
+    "progress", "ended in any way, with an agent (placed) and waiting, as shares of all", "bar",
+    shares=("ended", "placed", "waiting"),
 )  # fmt: skip
 BUSY = Column("busy", "which share of its workers has a task", "bar", shares=("busy", "free"))
 
@@ -90,7 +90,7 @@ def _of_functions(snapshot: Snapshot, _totals: Totals, rows: list[int]) -> Cells
         "function_link": [View().link("workers", find=of.names[i]) if of.names[i] in at_work else "" for i in rows],
         "client_link": [View().link("functions", client=of.clients[i]) if of.clients[i] else "" for i in rows],
         "progress": [
-            bar(done=of.done[i], failed=of.failed[i], canceled=of.cancelled[i], running=of.running[i],
+            bar(done=of.done[i], failed=of.failed[i], canceled=of.cancelled[i], placed=of.running[i],
                 waiting=of.waiting[i]) for i in rows
         ],
     }  # fmt: skip
@@ -100,7 +100,7 @@ def _of_clients(snapshot: Snapshot, _totals: Totals, rows: list[int]) -> Cells:
     of = snapshot.clients
     return {
         "client_link": [View().link("functions", client=of.numbers[i]) for i in rows],
-        "progress": [bar(ended=of.done[i], running=of.running[i], waiting=of.queued[i]) for i in rows],
+        "progress": [bar(ended=of.done[i], placed=of.running[i], waiting=of.queued[i]) for i in rows],
     }
 
 

@@ -83,8 +83,9 @@ class ResultFiles:
             if not os.access(own, os.W_OK | os.X_OK):
                 raise PermissionError(0, "Permission denied")
         except OSError as error:
+            why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
             raise ResultsError(
-                f"large results can't be written to {self.directory}: {error.strerror}; "
+                f"large results can't be written to {self.directory}: {why}; "
                 "give a directory that this user may write, on all hosts"
             ) from None
         return identity
