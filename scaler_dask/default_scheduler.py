@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -54,6 +55,13 @@ def leave(client: Any) -> None:
             for name in _NAMES:
                 base.named_schedulers.pop(name, None)
             base.named_schedulers.update({name: get for name, get in _named_before.items() if get is not None})
+
+
+@atexit.register
+def _leave_all() -> None:
+    """Dask's configuration, which holds clients, would keep all that their functions reach from being finalized."""
+    while client := current():
+        leave(client)
 
 
 def _named(client: Any) -> Callable[..., Any]:

@@ -15,8 +15,8 @@ from typing import Any
 
 from scaler.client import Client
 from scaler.errors import ScalerError
-from scaler.executor.runner import forget, wait_for_at_exit
-from scaler.extension import durable_calls, leave_at_once
+from scaler.executor.ending import forget, wait_for_at_exit
+from scaler.extension import durable_calls, lifetime_of
 
 #: rows of a map that are added at a time
 BLOCK = 16_384
@@ -112,7 +112,7 @@ class DurableRunner:
             self._is_closed = True
             forget(self)
             self._calls.abandon()
-            leave_at_once(self.client)
+            lifetime_of(self.client).leave_at_once()
 
 
 def _results(

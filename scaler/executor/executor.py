@@ -15,6 +15,7 @@ from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
 from scaler.errors import SerializationError
 from scaler.executor.durable import DurableRunner
+from scaler.executor.ending import Ending
 from scaler.executor.map_results import chunked, failing, flat, in_order, rest_of
 from scaler.executor.runner import Runner
 from scaler.executor.unpicklable import initialized_call
@@ -114,15 +115,17 @@ class Executor(concurrent.futures.Executor):
             raise
         self._given_workers = cluster.n_workers if isinstance(cluster, SchedulerClusterCombo) else max_workers
         self._runner: Runner | DurableRunner
+        self._ending: Ending | DurableRunner
         if durable is not None:
             try:
-                self._runner = DurableRunner(client, durable)
+                self._ending = self._runner = DurableRunner(client, durable)
             except BaseException:
                 client.disconnect()
                 raise
         else:
             self._runner = Runner(client, cluster, call, custom)
-        weakref.finalize(self, self._runner.finish_in_background).atexit = False
+            self._ending = self._runner.ending
+        weakref.finalize(self, _finish_in_background, weakref.ref(self._ending)).atexit = False
 
     @property
     def client(self) -> Client:
@@ -137,7 +140,7 @@ class Executor(concurrent.futures.Executor):
     @property
     def _broken(self) -> str | bool:
         """What the standard executors are asked: False, or why it is of no use any more."""
-        return self._runner.broken or False
+        return self._ending.broken or False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
         """Call `fn(*args, **kwargs)` on the cluster: the future of its result.
@@ -199,15 +202,22 @@ class Executor(concurrent.futures.Executor):
         """
         self._runner.end(cancel_futures)
         if wait:
-            self._runner.finish()
+            self._ending.finish()
         else:
-            self._runner.finish_in_background()
+            self._ending.finish_in_background()
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if is_interrupt(error):
-            self._runner.abandon()
+            self._ending.abandon()
         else:
             self.shutdown()
+
+
+def _finish_in_background(known: weakref.ref[Ending | DurableRunner]) -> None:
+    """An executor is forgotten. What is not closed is kept for the end of the interpreter, and only there."""
+    ending = known()
+    if ending is not None:
+        ending.finish_in_background()
 
 
 #: what `Client` is told; whatever else is said beside a provider is for its cluster

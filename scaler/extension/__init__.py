@@ -9,9 +9,9 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     begin_local_cluster                                                 the cluster that a script will need, if it does
     submit_call, submit_map, failed_call, fail_future, take_result,
     with_warnings_kept, issue_warnings                                  clients and futures, beyond what users do
-    is_interrupt, has_ended_program, abandon, leave_at_once             what to do when the user presses Ctrl-C
+    is_interrupt, has_ended_program, abandon                            what to do when the user presses Ctrl-C
     wait_in_steps, Gate                                                 so that it is heard
-    pass_callback                                                       what to do when the program ends in a callback
+    lifetime_of                                                         how a client ends, apart from its functions
     durable_calls                                                       calls that outlive their program
     Future, MapJob                                                      what `submit` and `submit_map` return
     CallbackThread                                                      for callbacks that may block
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         find_client,
         host_for_tasks,
         is_inside_task,
+        lifetime_of,
         memmaps_shared,
         serializer_of,
         shared_client,
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
         abandon,
         has_ended_program,
         is_interrupt,
-        leave_at_once,
-        pass_callback,
         wait_in_steps,
     )
     from scaler.extension.submitting import (
@@ -87,11 +86,10 @@ __all__ = [
     "is_inside_task",
     "is_interrupt",
     "issue_warnings",
-    "leave_at_once",
+    "lifetime_of",
     "memmaps_shared",
     "name_of",
     "note_item",
-    "pass_callback",
     "pickled",
     "pickled_if_small",
     "run_once",
@@ -128,11 +126,10 @@ _HOMES = {
     "is_inside_task": "scaler.extension.clients",
     "is_interrupt": "scaler.extension.interrupts",
     "issue_warnings": "scaler.extension.submitting",
-    "leave_at_once": "scaler.extension.interrupts",
+    "lifetime_of": "scaler.extension.clients",
     "memmaps_shared": "scaler.extension.clients",
     "name_of": "scaler.extension.values",
     "note_item": "scaler.common.item_note",
-    "pass_callback": "scaler.extension.interrupts",
     "pickled": "scaler.extension.values",
     "pickled_if_small": "scaler.extension.values",
     "run_once": "scaler.extension.in_worker",

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scaler.client import Client, surroundings
 from scaler.client import client as clients
+from scaler.client.lifetime import Lifetime
 from scaler.cluster import combo, embedded
 from scaler.serialize import mapped_files
 from scaler.serialize.call import AnySerializer
@@ -84,6 +85,17 @@ def serializer_of(client: Client) -> AnySerializer | None:
     """The serializer that a client was given; None if it pickles. Does not block."""
     parts, _ = clients.parts_of(client)
     return parts.serializer
+
+
+def lifetime_of(client: Client) -> Lifetime:
+    """What ends a client: it reaches none of the functions of its tasks, so it may outlive what those hold.
+
+    `disconnect()` is that of the client; `leave_at_once()`, after Ctrl-C, fetches no results from stores, and blocks
+    for a second at most. `pass_callback()`: if a callback of the client's futures has not ended some seconds after it
+    began, results come without it from now on; it blocks until one of both, and not if none is being called.
+    """
+    parts, _ = clients.parts_of(client)
+    return parts.lifetime
 
 
 def is_inside_task() -> bool:

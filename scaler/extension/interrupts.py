@@ -18,18 +18,4 @@ def abandon(client: Client, futures: Iterable[Future]) -> None:
     parts.owner.abandon(futures)
 
 
-def leave_at_once(client: Client) -> None:
-    """`Client.disconnect` after Ctrl-C: without fetching results from stores. Blocks for a second at most."""
-    parts, _ = parts_of(client)
-    parts.lifetime.leave_at_once()
-
-
-def pass_callback(client: Client) -> None:
-    """If a callback of a client's futures has not ended some seconds after it began, results come without it from now
-    on. Blocks until one of both, and returns at once if none is being called.
-    """
-    parts, _ = parts_of(client)
-    parts.lifetime.pass_callback()
-
-
-__all__ = ["abandon", "has_ended_program", "is_interrupt", "leave_at_once", "pass_callback", "wait_in_steps"]
+__all__ = ["abandon", "has_ended_program", "is_interrupt", "wait_in_steps"]

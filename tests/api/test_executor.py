@@ -394,6 +394,22 @@ def test_a_forgotten_executor_lets_its_tasks_end_and_goes(new_pool, traces, tmp_
     traces.check(10.0)
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_executor_among_the_globals_of_its_functions_goes_with_them(new_pool, traces, ends):
+    pool, namespace = new_pool(1), {}
+    exec("def f(x): return x", namespace)
+    namespace["pool"] = pool
+    assert pool.submit(namespace["f"], 1).result(20) == 1
+    assert list(pool.map(namespace["f"], range(2000))) == list(range(2000))
+    if ends:
+        pool.shutdown()
+    forgotten = weakref.ref(pool)
+    del pool, namespace
+    gc.collect()
+    assert forgotten() is None
+    traces.check(10.0)
+
+
 def test_the_interpreter_waits_for_what_is_under_way(scripts):
     text = scripts.run(
         """
@@ -422,7 +438,7 @@ def test_a_program_that_only_waits_for_calls_at_its_end_says_so(scripts, tmp_pat
         """
         import sys, time
         import scaler
-        import scaler.executor.runner as runner
+        import scaler.executor.ending as ending
 
         def until_said(path):
             deadline = time.monotonic() + 60
@@ -438,7 +454,7 @@ def test_a_program_that_only_waits_for_calls_at_its_end_says_so(scripts, tmp_pat
 
         import os
         gate = os.environ["GATE"]
-        runner.SAY_AFTER = 0.2
+        ending.SAY_AFTER = 0.2
         sys.stderr = Noticed()
         pool = scaler.Executor(1)
         done = pool.map(abs, [-1])

@@ -129,6 +129,36 @@ def test_an_executor_left_open_by_an_error_ends_with_its_script(scripts, traces)
     traces.check(1.0)
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        "with scaler.Executor(1) as pool: pool.submit(f, 1).result()",
+        "pool = scaler.Executor(1); pool.submit(f, 1).result()",
+        "pool = scaler.Executor(1); pool.submit(f, 1).result(); pool.shutdown(wait=False)",
+        "cluster = scaler.SchedulerClusterCombo(n_workers=1); client = scaler.Client(cluster); client.map(f, [1])",
+        "import scaler_dask; client = scaler_dask.Client(n_workers=1); client.submit(f, 1).result()",
+    ],
+)
+def test_globals_of_a_script_are_finalized_at_its_end(scripts, run):
+    """A file that was not closed is complete then."""
+    text = scripts.run(
+        f"""
+        import scaler
+
+        class Finalized:
+            def __del__(self, print=print):
+                print("finalized")
+
+        def f(x):
+            return x
+
+        thing = Finalized()
+        {run}
+        """
+    )
+    assert text == "finalized\n"
+
+
 def test_a_forked_child_that_ends_does_not_end_its_parents_cluster(scripts):
     text = scripts.run(
         """
