@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import mmap
+import os
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import tempfile
 from typing import NoReturn
 
 from scaler.agent.settling import WorkerOptions
+from scaler.common import start_environment
 from scaler.common.interpreter import command
 
 
@@ -33,7 +35,10 @@ def spawn(size: int, options: WorkerOptions) -> tuple[subprocess.Popen[bytes], s
             told.write(json.dumps(dataclasses.asdict(options), default=list).encode())
             told.seek(0)
             program = f"from scaler.agent.spawned_zygote import main; main({its.fileno()}, {shared.fileno()}, {size})"
-            process = subprocess.Popen(command(program), stdin=told, pass_fds=[its.fileno(), shared.fileno()])
+            environment = {**os.environ, **start_environment.environment()}
+            process = subprocess.Popen(
+                command(program), stdin=told, pass_fds=[its.fileno(), shared.fileno()], env=environment
+            )
     except BaseException:
         ours.close()
         raise

@@ -7,7 +7,7 @@ import sys
 
 from scaler.cli.command import call, make_command
 from scaler.cli.logs import set_up
-from scaler.common import hugepages
+from scaler.common import start_environment
 from scaler.config import AgentConfig
 
 
@@ -23,6 +23,6 @@ command = make_command("cluster", AgentConfig, "Run workers on this host for the
 
 
 def main() -> None:
-    """The programs `scaler_cluster` and `scaler_worker`."""
-    hugepages.start_again()
+    """The programs `scaler_cluster` and `scaler_worker`; `start` has it begin anew earlier."""
+    start_environment.start_again()
     sys.exit(call(command, os.path.basename(sys.argv[0]) or "scaler_cluster"))

@@ -131,7 +131,7 @@ class SchedulerClusterCombo:
         self._owner = os.getpid()
         #: held by who shuts it down; so may do a signal's handler that comes meanwhile
         self._lock = threading.RLock()
-        begun = _begun_in_advance()
+        begun = _begun_in_advance(address)
         while True:
             self._socket, self._process = begun or spawn("scaler.cluster.process")
             try:
@@ -281,13 +281,13 @@ class SchedulerClusterCombo:
         return "running" if self.is_running else "ended"
 
 
-def _begun_in_advance() -> tuple[socket.socket, subprocess.Popen[bytes] | ForkedProcess] | None:
+def _begun_in_advance(address: str | None) -> tuple[socket.socket, subprocess.Popen[bytes] | ForkedProcess] | None:
     begun = advance.take()
     if begun is None:
         return None
     from scaler.cluster.standby import Standby  # here, as only those programs need it that have begun one
 
-    if isinstance(begun, Standby) and begun.serves:
+    if isinstance(begun, Standby) and begun.serves and (address is None or begun.hashes_as_elsewhere):
         return begun.socket, begun.process
     begun.end()
     return None

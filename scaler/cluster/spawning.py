@@ -9,7 +9,7 @@ import subprocess
 import time
 from math import inf
 
-from scaler.common import hugepages, standard_descriptors
+from scaler.common import standard_descriptors, start_environment
 from scaler.common.interpreter import command
 from scaler.common.interrupts import Uninterrupted
 
@@ -33,7 +33,7 @@ def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         "from scaler.common.standard_descriptors import complete; complete(); "
         f"from {module} import main; main({theirs.fileno()})"
     )
-    environment = {**os.environ, **hugepages.environment()}
+    environment = {**os.environ, **start_environment.environment()}
     # Ctrl-C reaches it as well, and is for the program alone: until it can say so, the signal waits.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

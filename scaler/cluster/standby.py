@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from scaler.cluster.forking import ForkedProcess, fork_off, may_fork
 from scaler.cluster.loaded_modules import is_installed, needed_by_tasks
 from scaler.cluster.spawning import spawn
-from scaler.common import advance
+from scaler.common import advance, start_environment
 from scaler.common.processors import available_cores
 
 
@@ -45,6 +45,11 @@ class Standby(NamedTuple):
             and self.surroundings == _surroundings()
             and self.packages >= _packages(needed_by_tasks())
         )
+
+    @property
+    def hashes_as_elsewhere(self) -> bool:
+        """Its workers' `hash()` of strings is that of other agents, which may join: a fork has the program's."""
+        return not isinstance(self.process, ForkedProcess) or start_environment.hashes_as_elsewhere()
 
     def end(self) -> None:
         """See `Advance`."""

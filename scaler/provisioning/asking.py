@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 
-from scaler.common import hugepages
+from scaler.common import start_environment
 from scaler.config import ProvisionConfig
 from scaler.provisioning.core.limits import Limits
 from scaler.provisioning.provider import HostTemplate
@@ -63,4 +63,4 @@ def agent_program() -> str:
 
 def job_environment(template: HostTemplate) -> dict[str, str]:
     """What jobs are asked for with: the caller's variables, and those without which an agent begins a second time."""
-    return {**os.environ, **hugepages.environment(), **template.environment}
+    return {**os.environ, **start_environment.environment(), **template.environment}

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from scaler.common import hugepages
+from scaler.common import start_environment
 from scaler.common.attempts import growing_pause
 from scaler.provisioning import far_side
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
@@ -169,7 +169,7 @@ class SshProvider:
             "command": [*template.command, "--job", "JOB"], "environment": environment, "files": files,
             "grace": self._options["grace"], "walltime": template.walltime,
             # an agent that has them does not begin a second time to get them
-            "defaults": hugepages.environment({}),
+            "defaults": start_environment.environment({}),
         }  # fmt: skip
         return f"{inspect.getsource(far_side)!r}\n{json.dumps(told)}\n"
 

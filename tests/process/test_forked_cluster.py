@@ -63,6 +63,27 @@ def test_a_script_that_has_done_more_is_not_forked(run, between):
     assert run("import os\nimport heavy\n" + LOOKS.format(between=between))[0] == "False"
 
 
+@pytest.mark.parametrize(
+    ("address", "seed", "is_forked"),
+    [(None, "", True), ("tcp://127.0.0.1:0", "", False), ("tcp://127.0.0.1:0", "1", True)],
+)
+def test_the_workers_of_a_cluster_that_others_may_join_have_no_seed_of_the_scripts_own(run, address, seed, is_forked):
+    program = f"""
+        import os
+        import heavy
+        import dask
+        import scaler, scaler_dask
+
+        def look():
+            return heavy.PID
+
+        cluster = scaler.SchedulerClusterCombo({address!r}, n_workers=1)
+        with cluster, scaler.Client(cluster) as client:
+            print(client.submit(look).result() == os.getpid())
+        """
+    assert run(program, PYTHONHASHSEED=seed)[0] == str(is_forked)
+
+
 def test_the_import_may_stand_in_a_package(run, tmp_path):
     (tmp_path / "site-packages" / "adapter.py").write_text("import scaler_dask\nvalue = 1\n")
     program = """

@@ -275,6 +275,30 @@ def test_tasks_go_to_an_agent_that_has_what_they_ask_for(daemons):
     assert int(_parent_of(zygote)) == able.pid
 
 
+@pytest.mark.parametrize("seed", [None, "1"])
+def test_strings_have_the_same_hashes_in_workers_of_all_hosts(daemons, start_cluster, monkeypatch, seed):
+    if seed is None:
+        monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    else:
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+    daemons.start_scheduler()
+    daemons.start_agent(1, "--capabilities", "a")
+    daemons.run("scaler", "start", "cluster", "-n", "1", "--capabilities", "b", daemons.address)
+    client = daemons.client()
+    views = [client.with_options(capabilities=[name]) for name in "ab"]
+    views.append(Client(start_cluster(1).address))
+    seen = {view.submit(_hash_of, "word").result(20) for view in views}
+    os.kill(views[0].submit(os.getppid).result(20), signal.SIGKILL)  # the next zygote is no fork of the agent
+    seen.add(views[0].submit(_hash_of, "word").result(20))
+    views[-1].disconnect()
+    assert len(seen) == 1
+    assert seen.pop()[1] == seed  # programs that tasks start are as the user wants them
+
+
+def _hash_of(word):
+    return hash(word), os.environ.get("PYTHONHASHSEED")
+
+
 def _parent(_):
     return os.getppid()
 

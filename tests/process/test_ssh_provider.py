@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import until
 
-from scaler.common import hugepages
+from scaler.common import start_environment
 from scaler.config import OptionError
 from scaler.provisioning import ssh
 from scaler.provisioning.provider import HostTemplate, JobState, ProviderError
@@ -37,7 +37,7 @@ import json, os, signal, sys, time
 key = os.environ.get("SCALER_KEY_FILE", "")
 here = os.path.dirname(os.path.abspath(__file__))
 told = dict(argv=sys.argv[1:], key=open(key).read(), mode=os.stat(key).st_mode, path=key, pid=os.getpid(),
-            said=os.environ["SAID"], user=os.environ.get("LOGNAME"), tunables=os.environ.get("GLIBC_TUNABLES"))
+            said=os.environ["SAID"], user=os.environ.get("LOGNAME"), environ=dict(os.environ))
 path = os.path.join(here, "up-" + os.environ["FAR_HOST"])
 with open(path + ".new", "w") as file:
     json.dump(told, file)
@@ -109,15 +109,16 @@ def test_agents_run_with_the_key_and_leave_nothing_behind(far):
 
 
 def test_agents_have_the_variables_at_once_that_they_would_begin_again_for(far, monkeypatch):
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    for name in ("GLIBC_TUNABLES", "PYTHONHASHSEED"):
+        monkeypatch.delenv(name, raising=False)
     provider = make_provider("ssh", {"hosts": ["alpha1", "alpha2"], "python": sys.executable})
     provider.submit(1, template(far))
     (agent,) = until(lambda: up(far))
-    assert hugepages.environment({"GLIBC_TUNABLES": agent["tunables"]}) == {}
+    assert start_environment.environment(agent["environ"]) == {}
     monkeypatch.setenv("GLIBC_TUNABLES", "of=the.host")
     provider.submit(1, template(far, request=2))
     until(lambda: len(up(far)) == 2)
-    assert up(far)[1]["tunables"] == "of=the.host"
+    assert up(far)[1]["environ"]["GLIBC_TUNABLES"] == "of=the.host"
     provider.close()
 
 

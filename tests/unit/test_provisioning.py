@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaler.common import hugepages
+from scaler.common import start_environment
 from scaler.config import OptionError, ProvisionConfig
 from scaler.provisioning import slurm
 from scaler.provisioning.asking import job_environment, limits_of, template_of
@@ -258,7 +258,7 @@ def test_agents_are_told_what_they_have_to_know():
 def test_agents_of_jobs_have_what_they_would_begin_again_for(monkeypatch):
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=3")
     environment = job_environment(HostTemplate("work", 7, ("agent",), environment={"SCALER_KEY": "k"}))
-    assert hugepages.environment(environment) == {}
+    assert start_environment.environment(environment) == {}
     assert environment["GLIBC_TUNABLES"].startswith("glibc.malloc.check=3:")
     assert environment["SCALER_KEY"] == "k"
 
