@@ -189,11 +189,24 @@ class Executor(concurrent.futures.Executor):
                 except SerializationError as error:  # of the function
                     return failing(error) if items else iter(())
             rows = [(item,) for item in items] if single else items
-        submit = cast("Callable[..., Future]", self.submit)
         if chunksize == 1:
-            return in_order(self.client, partial(submit, fn), iter(rows), deadline, buffersize)
+            return in_order(self.client, self._submitting_each(fn), iter(rows), deadline, buffersize)
+        submit = cast("Callable[..., Future]", self.submit)
         chunks = chunked(iter(rows), chunksize)
         return flat(in_order(self.client, partial(submit, call_each, fn), chunks, deadline, buffersize, True))
+
+    def _submitting_each(self, fn: Callable[..., Any]) -> Callable[..., Future]:
+        """`submit` of a function as it is when the first call is made."""
+        assert isinstance(self._runner, Runner)
+        submit_row = self._runner.submit_each(fn)
+
+        def submit(*args: Any) -> Future:
+            try:
+                return submit_row(*args)
+            except SerializationError as error:
+                return failed_call(self.client, error)
+
+        return submit
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; with `wait`, block until those under way have ended; `cancel_futures` those not begun.

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
@@ -15,7 +15,16 @@ from scaler.errors import SerializationError
 from scaler.executor.ending import Ending
 from scaler.executor.unpicklable import error_of_call
 from scaler.executor.worker_calls import InitializedCall, InitializerFailed, PickledFunction
-from scaler.extension import MapJob, fail_future, name_of, pickled_if_small, submit_call, submit_map
+from scaler.extension import (
+    MapJob,
+    TaskTemplate,
+    capture_function,
+    fail_future,
+    name_of,
+    pickled_if_small,
+    submit_call,
+    submit_map,
+)
 
 TYPE_CHECKING = False  # as in `scaler`
 
@@ -51,21 +60,22 @@ class Runner:
         """Whether workers are prepared before their first task."""
         return self._initialized_call is not None
 
-    def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
-        """See `Executor.submit`."""
+    def submit(self, fn: Callable[..., Any] | TaskTemplate, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
+        """See `Executor.submit`; `fn` may be captured."""
         call = self._initialized_call
         calls, token = self.ending.calls, object()
         try:
             calls.begin(token)
             if call is None:
-                future = submit_call(self.client, self._without_object(fn), args, kwargs)
+                function = fn if type(fn) is TaskTemplate else self._without_object(cast("Any", fn))
+                future = submit_call(self.client, function, args, kwargs)
             else:
                 future = submit_call(self.client, call, (fn, *args), kwargs)
             calls.keep_future(future)
         except SerializationError as error:
             if call is None or self._custom:
                 raise
-            raise error_of_call(fn, args, kwargs, error) from error.__cause__
+            raise error_of_call(cast("Any", fn), args, kwargs, error) from error.__cause__
         finally:
             calls.sending.pop(token, None)
             calls.end()
@@ -74,6 +84,29 @@ class Runner:
             if self.ending.broken is not None:  # since it was sent
                 fail_future(future, InitializerFailed(self.ending.broken))
         return future
+
+    def submit_each(self, fn: Callable[..., Any]) -> Callable[..., Future]:
+        """What submits calls of `fn` as it was at the first of them; raises like `submit`."""
+        captured: Callable[..., Any] | TaskTemplate | None = None
+
+        def submit(*args: Any) -> Future:
+            nonlocal captured
+            if captured is None:
+                captured = self._capture(fn)
+            return self.submit(captured, args, {})
+
+        return submit
+
+    def _capture(self, fn: Callable[..., Any]) -> Callable[..., Any] | TaskTemplate:
+        if self._initialized_call is not None:  # which it is an argument of
+            return fn
+        calls, token = self.ending.calls, object()
+        try:
+            calls.begin(token)
+            return capture_function(self.client, self._without_object(fn))
+        finally:
+            calls.sending.pop(token, None)
+            calls.end()
 
     def submit_map(self, fn: Callable[..., Any], items: list[Any], single: bool, chunksize: int) -> MapJob:
         """Send the items of a map in blocks: arguments if they are `single`, else tuples of arguments."""

@@ -7,13 +7,14 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     host_for_tasks                                                      and how tasks come here,
     surrounding_serializer, serializer_of, memmaps_shared               and how its values become bytes
     begin_local_cluster                                                 the cluster that a script will need, if it does
-    submit_call, submit_map, failed_call, fail_future, take_result,
+    submit_call, capture_function, submit_map, failed_call, fail_future,
+    take_result,
     with_warnings_kept, issue_warnings                                  clients and futures, beyond what users do
     is_interrupt, has_ended_program, abandon                            what to do when the user presses Ctrl-C
     wait_in_steps, Gate                                                 so that it is heard
     lifetime_of                                                         how a client ends, apart from its functions
     durable_calls                                                       calls that outlive their program
-    Future, MapJob                                                      what `submit` and `submit_map` return
+    Future, MapJob, TaskTemplate                                        what these return
     CallbackThread                                                      for callbacks that may block
     run_once, forget_run, worker_slot_lent                              for code that runs in workers
     name_of, pickled, pickled_if_small, SCALAR_TYPES                    functions and values, as the engine sees them
@@ -31,6 +32,7 @@ TYPE_CHECKING = False  # as in `scaler`
 
 if TYPE_CHECKING:
     from scaler.client import Future
+    from scaler.client.core.task_template import TaskTemplate
     from scaler.client.future import take_result
     from scaler.client.waiting.map_job import MapJob
     from scaler.common.callback_thread import CallbackThread
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
         wait_in_steps,
     )
     from scaler.extension.submitting import (
+        capture_function,
         durable_calls,
         fail_future,
         failed_call,
@@ -74,8 +77,10 @@ __all__ = [
     "Future",
     "Gate",
     "MapJob",
+    "TaskTemplate",
     "abandon",
     "begin_local_cluster",
+    "capture_function",
     "durable_calls",
     "fail_future",
     "failed_call",
@@ -114,8 +119,10 @@ _HOMES = {
     "Gate": "scaler.common.gate",
     "MapJob": "scaler.client.waiting.map_job",
     "SCALAR_TYPES": "scaler.extension.values",
+    "TaskTemplate": "scaler.client.core.task_template",
     "abandon": "scaler.extension.interrupts",
     "begin_local_cluster": "scaler.extension.clusters",
+    "capture_function": "scaler.extension.submitting",
     "durable_calls": "scaler.extension.submitting",
     "fail_future": "scaler.extension.submitting",
     "failed_call": "scaler.extension.submitting",

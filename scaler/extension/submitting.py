@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from scaler.client import Client, Future
 from scaler.client.client import parts_of
+from scaler.client.core.task_template import TaskTemplate
 from scaler.client.waiting.map_job import MapJob
 
 if TYPE_CHECKING:
     from scaler.client.jobs.calls import DurableCalls
 
 
-def submit_call(client: Client, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
+def capture_function(client: Client, function: Callable[..., Any]) -> TaskTemplate:
+    """A function as it is now, for many calls of `submit_call` in its place. Blocks and raises like `Client.submit`."""
+    parts, options = parts_of(client)
+    return parts.templates.of(function, options)
+
+
+def submit_call(
+    client: Client, function: Callable[..., Any] | TaskTemplate, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Future:
     """`Client.submit` for adapters: all keywords are the function's.
 
     Arguments that it can't be called with are the task's failure, as in the standard executors. Otherwise blocks and
     raises like `Client.submit`.
     """
     parts, options = parts_of(client)
-    return parts.submission.submit(parts.templates.of(function, options), args, kwargs)
+    template = function if type(function) is TaskTemplate else parts.templates.of(cast("Any", function), options)
+    return parts.submission.submit(template, args, kwargs)
 
 
 def failed_call(client: Client, error: BaseException) -> Future:

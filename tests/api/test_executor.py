@@ -379,6 +379,32 @@ def test_a_chunk_that_fails_comes_after_those_before_it(new_pool, cluster):
             next(results)
 
 
+@pytest.mark.parametrize("buffersize", [None, 2])
+def test_a_map_captures_its_function_once(new_pool, buffersize):
+    times = []
+
+    class Table:
+        value = 1
+
+        def __getstate__(self):
+            times.append(1)
+            return {}
+
+    table = Table()
+    with new_pool(1) as pool:
+        assert list(pool.map(lambda x: x + table.value, range(50), buffersize=buffersize)) == list(range(1, 51))
+    assert 1 <= len(times) <= 2  # what a class of the program's has in it is looked at again when it is known
+
+
+def test_a_map_of_nothing_captures_nothing(new_pool):
+    lock = threading.Lock()
+    with new_pool(1) as pool:
+        assert list(pool.map(lambda: lock, [])) == []
+    assert list(pool.map(abs, [])) == []
+    with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
+        pool.map(lambda x: x, [1])
+
+
 # ---- the end without shutdown ----------------------------------------------------------------------------------------
 def test_a_forgotten_executor_lets_its_tasks_end_and_goes(new_pool, traces, tmp_path):
     gate = str(tmp_path / "gate")
