@@ -7,7 +7,7 @@ A client captures a function each time it is submitted and sends it only when th
   code, its defaults, its closure and the globals it names are bound as they were and have in them what they had (see
   `watch`); so is a partial of any function, if its arguments are plain numbers, strings and bytes;
 * one whose globals have much or something in them that changes unseen, and any other callable (an instance, a bound
-  method, another partial): pickled each time. A function of more than `UNSEEN_BYTES` is known by what is seen.
+  method, another partial): pickled each time. Whoever does so with much of it is warned, once for each function.
 
 In every case equal bytes give the token they had before, so a function that changes back, a lambda made anew in a loop
 or a bound method costs the pickling and no message. All is bounded: what was not used lately is forgotten, and gets a
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import itertools
 import reprlib
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FunctionType
@@ -33,8 +34,8 @@ from scaler.serialize.outofband import Incomplete, Packed, joined
 from scaler.serialize.payload import LruCache
 from scaler.serialize.watch import MISSING, Binding, bindings, is_current, travels_by_reference
 
-#: pickled bytes up to which a function with state that changes unseen is pickled each time
-UNSEEN_BYTES = 8_192
+#: pickled bytes of large functions of one name after which the user is told what that takes; about a second's worth
+WARN_BYTES = 1 << 27
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -95,6 +96,8 @@ class FunctionCache:
         self._known: _Recent[int, _Known] = _Recent(limit)
         #: those of which not all is seen, by id
         self._unseen: _Recent[int, Any] = _Recent(limit)
+        #: bytes pickled of large ones, by name
+        self._repeated: _Recent[str, int] = _Recent(limit)
         #: by payload
         self._captured: _Recent[bytes, Captured] = _Recent(limit)
 
@@ -124,9 +127,9 @@ class FunctionCache:
             raise TypeError(f"a function is wanted, or what else can be called, not {_shown(function)}")
         if self._unseen.get(id(function)) is function:
             captured, _ = self._captured_as(function, False)
-            if captured.packed is None and len(captured.payload) <= UNSEEN_BYTES:
-                return captured
-            self._unseen.forget(id(function))  # from now on it is known by what is seen
+            if captured.packed is not None:
+                self._unseen.forget(id(function))  # it is not kept here any more
+            return captured
         by_reference = travels_by_reference(function)
         watched: list[Binding] = []
         is_all = by_reference
@@ -138,7 +141,7 @@ class FunctionCache:
             captured, _ = self._captured_as(function, by_reference)
         if captured.packed is not None or not (is_all or watched):
             return captured
-        if is_all or len(captured.payload) > UNSEEN_BYTES:
+        if is_all:
             self._known.put(id(function), _Known(function, captured, watched))
         else:
             self._unseen.put(id(function), function)
@@ -154,8 +157,21 @@ class FunctionCache:
             raise SerializationError(f"function {name}: {culprit or error}") from error.__cause__
         absent = packed.absent if isinstance(packed, Incomplete) else ()
         if packed.size >= self._large:
+            self._count(name, len(packed.inband))
             return Captured(next(self._tokens), b"", name, by_reference, packed), absent
         return self._recognised(joined(packed, function, b"P"), name, by_reference), absent
+
+    def _count(self, name: str, size: int) -> None:
+        before = self._repeated.get(name) or 0
+        self._repeated.put(name, before + size)
+        if before < WARN_BYTES <= before + size:
+            warnings.warn(
+                f"function {name} takes {size:,} bytes of globals, of a closure or of its object along, which are "
+                "pickled each time it is submitted, in case they have changed: use map, or pass them as an argument "
+                "(send_object)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def in_message(self, captured: Captured, function: Callable[..., Any]) -> Captured:
         """A large function as one that has a payload all the same: there is nowhere to store it."""

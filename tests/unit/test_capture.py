@@ -1,10 +1,14 @@
 import collections
 import enum
 import functools
+import gc
 import json
 import math
+import re
 import threading
 import types
+import warnings
+import weakref
 
 import pytest
 
@@ -12,7 +16,7 @@ from scaler.errors import SerializationError
 from scaler.serialize import Serializer
 from scaler.serialize.call import decode_function
 from scaler.serialize.contents import Contents
-from scaler.serialize.function import UNSEEN_BYTES, FunctionCache, name_of
+from scaler.serialize.function import FunctionCache, name_of
 from scaler.serialize.watch import bindings, is_current
 
 
@@ -273,14 +277,26 @@ def test_a_change_within_what_a_function_uses_is_noticed(made, change):
     assert not is_all or not is_current(watched)
 
 
-def test_what_is_large_and_changes_unseen_is_known_by_what_is_seen(cache, monkeypatch):
-    program = Program(f"P = list(range({UNSEEN_BYTES}))\ndef f(): return P[0]")
-    captured = cache.capture(program["f"])
-    with monkeypatch.context() as patch:
-        patch.setattr(cache, "_capture_anew", None)
-        assert cache.capture(program["f"]) is captured
-    program.run("P = [2]")
-    assert call(cache.capture(program["f"])) == 2
+@pytest.mark.parametrize("items", [50, 500, 2_000, 10_000, 40_000, 100_000])
+def test_a_change_in_place_is_noticed_however_much_there_is(items):
+    cache = FunctionCache(large=1 << 17)
+    program = Program(f"P = [0] * {items}\ndef f(): return sum(P)")
+    for value in range(3):
+        captured = cache.capture(program["f"])
+        assert call(captured if captured.packed is None else cache.in_message(captured, program["f"])) == value
+        program["P"][items // 2] += 1
+
+
+def test_who_has_much_pickled_again_and_again_is_told_once(monkeypatch):
+    monkeypatch.setattr("scaler.serialize.function.WARN_BYTES", 100_000)
+    cache = FunctionCache(large=20_000)
+    program = Program("P = list(range(10_000))\ndef f(): return len(P)")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(10):
+            cache.capture(program["f"])
+    (warning,) = told
+    assert re.search(r"function __main__.f takes 30,\d+ bytes .* use map", str(warning.message))
 
 
 @pytest.mark.parametrize("made", ["tuple(range(10**6))", "frozenset(range(10**6))", "[(n,) for n in range(10**5)]"])
@@ -291,13 +307,17 @@ def test_many_items_are_not_looked_into(made):
     assert len(watched) < 20
 
 
-def test_a_list_that_grows_beyond_what_is_pickled_each_time_is_known_from_then_on(cache, monkeypatch):
+def test_a_function_whose_list_grows_large_is_not_kept(strict):
     program = Program("P = list(range(200))\ndef f(): return len(P)")
-    assert cache.capture(program["f"]).token != (program["P"].append(0), cache.capture(program["f"]))[1].token
-    program["P"].extend(range(UNSEEN_BYTES))
-    captured = cache.capture(program["f"])
-    monkeypatch.setattr(cache, "_capture_anew", None)
-    assert cache.capture(program["f"]) is captured
+    captured = [strict.capture(program["f"])]
+    for _ in range(2):
+        program["P"].extend(range(10_000))
+        captured.append(strict.capture(program["f"]))
+    assert [bool(one.packed) for one in captured] == [False, True, True]
+    gone = weakref.ref(program["f"])
+    del program
+    gc.collect()
+    assert gone() is None
 
 
 ODD = """
