@@ -164,7 +164,7 @@ class Future(spec.TaskRef):
         except TimeoutError:
             assert seconds is not None
             raise self._timed_out(seconds) from None
-        return await asyncio.to_thread(read, None)
+        return await asyncio.to_thread(_without_stop, read)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._awaited(self.state.value).__await__()
@@ -189,6 +189,14 @@ class Future(spec.TaskRef):
         return f"<Future: {self.status}, key: {self.key}>"
 
     __str__ = __repr__
+
+
+def _without_stop(read: Callable[[float | None], Any]) -> Any:
+    """What is read of a future that has ended. A coroutine can't raise StopIteration, and asyncio would hang."""
+    try:
+        return read(None)
+    except StopIteration as error:
+        raise RuntimeError("the task raised StopIteration, which a coroutine can't raise") from error
 
 
 def _unpickled(key: Any, value: Any) -> Future:

@@ -314,7 +314,29 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         import asyncio
 
         self._eager = True
-        return (yield from asyncio.wrap_future(self).__await__())
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+
+        def wake() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def tell(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(wake)
+
+        self.add_done_callback(tell)
+        try:
+            yield from ended
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        try:
+            return self.result()
+        except CancelledError as error:
+            raise asyncio.CancelledError(*error.args) from None
+        except StopIteration as error:  # `asyncio.wrap_future` would wait for ever
+            raise RuntimeError("the task raised StopIteration, which a coroutine can't raise") from error
 
     def __reduce__(self) -> Any:
         raise TypeError(

@@ -8,7 +8,7 @@ import weakref
 from scaler.errors import ClientClosed, ConnectionFailed, ForkedClient
 
 #: what is said to whoever uses a client of the process that this one was forked off
-FORKED = "this client was made before this process was forked: make a new Client here"
+FORKED = "this client, or Executor, was made before this process was forked: make a new one here"
 
 #: those of this process
 _all: weakref.WeakSet[Liveness] = weakref.WeakSet()

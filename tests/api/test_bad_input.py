@@ -268,6 +268,7 @@ def test_a_result_asked_for_after_a_fork(scripts):
         """
     )
     assert text.count("refused: ") == 3
+    assert text.count("this client, or Executor, was made before this process was forked: make a new one here") == 2
     assert text.endswith("8\nthe parent works on\n")
 
 

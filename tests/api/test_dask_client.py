@@ -671,6 +671,8 @@ def test_asynchronous_use(cluster):
             assert isinstance(await client.submit(fail).exception(), ZeroDivisionError)
             with pytest.raises(ZeroDivisionError):
                 await client.submit(fail)
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await client.submit(next, iter(()))
             (table,) = await client.scatter([numpy.arange(200_000)])
             assert await client.submit(len, table) == 200_000
             assert (await wait([future])).done == {future}

@@ -100,6 +100,39 @@ def test_a_callback_may_submit(client):
     assert until(lambda: second)[0].result(20) == 4
 
 
+def stop():
+    raise StopIteration(7)
+
+
+def test_who_awaits_a_task_that_raises_stopiteration_is_told(client):
+    async def program():
+        with pytest.raises(RuntimeError, match="StopIteration") as caught:
+            await asyncio.wait_for(client.submit(stop), 20)
+        assert caught.value.__cause__.value == 7
+
+    asyncio.run(program())
+    assert isinstance(client.submit(stop).exception(20), StopIteration)
+
+
+def test_a_future_whose_awaiting_is_cancelled_is_cancelled_and_the_other_way_round(client):
+    async def program():
+        future = client.submit(time.sleep, 60)
+        waiting = asyncio.ensure_future(future)
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        future.cancel(force=True)
+        another = client.submit(time.sleep, 60)
+        waiting = asyncio.ensure_future(another)
+        await asyncio.sleep(0)
+        another.cancel(force=True)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(program())
+
+
 def test_futures_can_be_awaited(client):
     async def main():
         one = await client.submit(double, 1)
