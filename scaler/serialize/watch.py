@@ -186,4 +186,4 @@ def _parts_of(obj: Any) -> tuple[Any, ...]:
         return obj.__func__, getattr(obj, "__self__", None)
     if issubclass(kind, property):
         return obj.fget, obj.fset, obj.fdel
-    return (kind,)
+    return (kind,) if kind.__flags__ & HEAP_TYPE else ()  # nobody changes other classes
