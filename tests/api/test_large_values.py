@@ -203,6 +203,36 @@ def test_a_map_of_arrays(client):
     assert client.map(lambda a, b: float((a + b).sum()), arrays[:3], arrays[:3]) == [0.0, 100_000.0, 200_000.0]
 
 
+@pytest.mark.parametrize("mapped", ["single", "zipped", "starred"])
+def test_an_array_in_all_rows_of_a_map_is_written_once(client, monkeypatch, mapped):
+    array = np.ones(2_500_000)
+    written = writes(client, monkeypatch)
+    for _ in range(2):
+        if mapped == "single":
+            assert client.map(total, [array] * 40) == [2_500_000.0] * 40
+        elif mapped == "zipped":
+            assert client.map(first, [array] * 40, range(40)) == [1.0 + n for n in range(40)]
+        else:
+            assert client.starmap(first, [(array, n) for n in range(40)]) == [1.0 + n for n in range(40)]
+    assert len(written) == 1
+    array[0] = 5
+    assert client.map(first, [array] * 40) == [5.0] * 40
+
+
+def test_rows_of_a_map_that_share_an_array_may_change_it_each_for_itself(client):
+    def grow(array, by):
+        array += by
+        return float(array[0])
+
+    assert client.map(grow, [np.zeros(NUMBERS)] * 8, range(8)) == [float(n) for n in range(8)]
+
+
+def test_arrays_that_rows_of_a_map_have_of_their_own_leave_the_store_with_them(client):
+    arrays, settings = [np.full(NUMBERS, number) for number in range(6)], {"plus": 1}
+    assert client.map(lambda a, s: first(a, **s), arrays, [settings] * 6) == [1.0 + n for n in range(6)]
+    until(lambda: not files_of(client), "the store to be empty")
+
+
 def test_constants_of_graphs_are_written_once(client, monkeypatch):
     array = np.ones(NUMBERS)
     written = writes(client, monkeypatch)

@@ -10,6 +10,7 @@ from scaler.client.core.options import Options
 from scaler.client.core.task_template import TaskTemplate, check_size
 from scaler.client.io.driver import SessionDriver
 from scaler.client.liveness import Liveness
+from scaler.client.submitting.shared_arguments import SharedArguments
 from scaler.client.submitting.submission import Submission
 from scaler.client.submitting.templates import Templates
 from scaler.client.values.arguments import Arguments
@@ -89,39 +90,60 @@ class MapSender:
         workers = max(1, self._driver.session.workers)
         size = max(least_together, min(BLOCK_ROWS, -(-len(items) // (BLOCKS_PER_WORKER * workers))))
         try:
-            sent = self._send_blocks(job, template, items, spread, size) if self._submission.is_pickling else 0
+            sent = 0
+            if self._submission.is_pickling:
+                sent = self._send_blocks(job, template, items, spread, size, fails_apart)
             # The rest row by row: a custom serializer wants that, references among the items need it, and what can't
             # be pickled is named.
             for row, item in enumerate(items[sent:], sent):
-                arguments = (item,) if spread else _arguments(item)
-                try:
-                    future = self._submission.submit(template, arguments, None)
-                except SerializationError as error:
-                    if not fails_apart:
-                        raise
-                    future = self._submission.failed(error)
-                job.add_row(row, future)
+                self._send_row(job, template, row, (item,) if spread else _arguments(item), fails_apart)
         except BaseException as error:
             job.cancel(force=isinstance(error, KeyboardInterrupt))
             raise
         return job
 
+    def _send_row(
+        self, job: MapJob, template: TaskTemplate, row: int, args: tuple[Any, ...], fails_apart: bool
+    ) -> None:
+        try:
+            future = self._submission.submit(template, args, None)
+        except SerializationError as error:
+            if not fails_apart:
+                raise
+            future = self._submission.failed(error)
+        job.add_row(row, future)
+
     def _send_blocks(
-        self, job: MapJob, template: TaskTemplate, items: Sequence[Any], spread: bool | None, size: int
+        self,
+        job: MapJob,
+        template: TaskTemplate,
+        items: Sequence[Any],
+        spread: bool | None,
+        size: int,
+        fails_apart: bool,
     ) -> int:
         """Send rows in blocks; how many, all unless something can't be pickled.
 
-        All that is to be done for an item is done block by block: workers begin with the first one meanwhile.
+        All that is to be done for an item is done block by block: workers begin with the first one meanwhile. Where a
+        block would be as large as `INLINE_LIMIT` for each of its rows, for arguments that other rows have as well, it
+        is cheaper to write these once and to send its rows by themselves.
         """
+        shared: SharedArguments | None = None  # not looked for yet
         for start in range(0, len(items), size):
             some = items[start : start + size]
             block, is_spread = argument_rows(some) if spread is None else (list(some), spread)
             try:
                 payload = pack_large(block, INLINE_LIMIT)
+                if shared is None and isinstance(payload, Packed) and payload.size >= INLINE_LIMIT * len(block):
+                    shared = SharedArguments(items, spread, self._arguments, template.captured.name)
             except SerializationError:
                 return start
             if isinstance(payload, bytes):
                 self._send(job, template, start, len(block), payload, is_spread)
+            elif shared is not None and shared.are_in(block, is_spread):
+                for row, item in enumerate(block, start):
+                    args = shared.in_row((item,) if is_spread else item)
+                    self._send_row(job, template, row, args, fails_apart)
             else:
                 self._send_large(job, template, start, block, payload, is_spread)
         return len(items)

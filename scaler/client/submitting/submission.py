@@ -11,6 +11,7 @@ from scaler.client.future import Future
 from scaler.client.io.driver import SessionDriver
 from scaler.client.liveness import Liveness
 from scaler.client.values.arguments import Arguments
+from scaler.client.values.remembered import StoredValue
 from scaler.client.waiting.owner import ClientOwner
 from scaler.graph import RemoteValue
 from scaler.serialize.call import AnySerializer, Slot
@@ -40,7 +41,10 @@ class Submission:
         self._queue = driver.submit
 
     def submit(self, template: TaskTemplate, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Future:
-        """Queue a call; its future. Blocks and raises like `Client.submit`."""
+        """Queue a call; its future. A `StoredValue` stands for the argument that it is of.
+
+        Blocks and raises like `Client.submit`.
+        """
         liveness = self._liveness
         if liveness.failure is not None:
             liveness.check()
@@ -83,6 +87,9 @@ class Submission:
 
     def _slot(self, value: Any, needs: list[Any]) -> Any:
         """An argument as it travels: what stands for another value becomes a Slot."""
+        if type(value) is StoredValue:
+            needs.append(value)
+            return Slot(len(needs) - 1)
         if not isinstance(value, RemoteValue):
             return value
         self._owner.check_own(value)

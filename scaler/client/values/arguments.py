@@ -68,7 +68,7 @@ class Arguments:
             slot = slots.get(id(value))
             if slot is not None:
                 return slot
-            stored = self._stored(value, f"argument {place!r} of {name}")
+            stored = self.store_large(value, f"argument {place!r} of {name}")
             if stored is None:
                 return value
             slot = slots[id(value)] = Slot(len(needs))
@@ -80,8 +80,12 @@ class Arguments:
             {key: stand_in(key, value) for key, value in kwargs.items()},
         )
 
-    def _stored(self, value: Any, what: str) -> StoredValue | None:
-        """An argument as an object, if it is large."""
+    def store_large(self, value: Any, what: str) -> StoredValue | None:
+        """An argument as an object, if it is large and there is a store; it is written unless it is stored already.
+
+        `what` names it for messages. Blocks while it is written. Raises `SerializationError`, `StoreFull`,
+        `ConnectionFailed`.
+        """
         kind = type(value)
         if kind is Slot or (kind in SCALARS and not ((kind is str or kind is bytes) and len(value) >= INLINE_LIMIT)):
             return None
