@@ -267,8 +267,8 @@ class Client:
     def gather(self, futures: Any, errors: str = "raise", direct: bool | None = None, asynchronous: Any = None) -> Any:
         """The value with every future in it, at any depth of lists, tuples, sets and dicts, replaced by its value.
 
-        Blocks, or is awaited. Raises what a task raised; with `errors="skip"` those are left out. Of an iterator, an
-        iterator.
+        Blocks, or is awaited. Raises what a task raised; with `errors="skip"` those are left out of a list, and None
+        in what else they are in, also lists within it. Of an iterator, an iterator.
         """
         if errors not in ("raise", "skip"):
             raise ValueError(f"errors must be 'raise' or 'skip', not {errors!r}")

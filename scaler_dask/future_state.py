@@ -9,7 +9,7 @@ from typing import Any
 
 from scaler.extension import Future as EngineFuture
 from scaler.extension import task_root
-from scaler_dask.sources import NoValue, Source, TaskValue
+from scaler_dask.sources import NoValue, SentValue, Source, TaskValue
 
 
 class FutureState:
@@ -48,6 +48,11 @@ class FutureState:
     def task(self) -> EngineFuture | None:
         """The engine's future, if the value is that of a task."""
         return self._source.future if isinstance(self._source, TaskValue) else None
+
+    @property
+    def sent(self) -> SentValue | None:
+        """Where the value comes from, if it was sent to the cluster."""
+        return self._source if isinstance(self._source, SentValue) else None
 
     @property
     def argument(self) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from dask import _task_spec as spec
@@ -13,6 +14,7 @@ from scaler_dask.end_watching import until_ended
 from scaler_dask.interrupts import taken_back_at_interrupt
 from scaler_dask.keyed_future import CancelledError, Future
 from scaler_dask.registry import find
+from scaler_dask.sources import request
 
 
 def futures_of(value: Any, client: Any = None) -> list[Future]:
@@ -64,25 +66,37 @@ def fire_and_forget(obj: Any) -> None:
 def gathered(value: Any, read: Callable[[Future], Any], skip: bool) -> Any:
     """The value with each future in it, at any depth of lists, tuples, sets and dicts, replaced by what `read` gives.
 
-    With `skip`, those for which it raises are left out of the lists, tuples, sets and dicts that they are in; one that
-    is in none is None.
+    With `skip` there is None for those for which it raises, as with dask.distributed; where the value itself is a list,
+    it is without them.
     """
-    if isinstance(value, Future):
-        found = _or_skipped(value, read, skip)
-        return None if found is _SKIPPED else found
-    kind = type(value)
-    if kind in (list, tuple, set, frozenset):
-        return kind(_each(value, read, skip))
-    if kind is dict:
-        items = ((key, _or_skipped(item, read, skip)) for key, item in value.items())
-        return {key: item for key, item in items if item is not _SKIPPED}
-    return value
+    if not skip:
+        return _replaced(value, read)
+
+    def read_or(otherwise: Any, future: Future) -> Any:
+        try:
+            return read(future)
+        except (Exception, CancelledError):
+            return otherwise
+
+    or_none = partial(read_or, None)
+    if type(value) is list:
+        items = [read_or(_SKIPPED, item) if isinstance(item, Future) else _replaced(item, or_none) for item in value]
+        return [item for item in items if item is not _SKIPPED]
+    return _replaced(value, or_none)
 
 
 def gather(value: Any, skip: bool) -> Any:
     """The value with each future in it replaced by its value. Blocks; raises what tasks raised unless `skip`."""
     with taken_back_at_interrupt(lambda: futures_of(value)):
-        return gathered(value, lambda future: future.state.value(), skip)
+        known = (future.state.sent for future in futures_of(value) if not future.cancelled())
+        requested: dict[Any, Any] = request(source for source in known if source is not None)
+
+        def read(future: Future) -> Any:
+            state = future.state
+            brought = requested.get(state.sent)
+            return state.value() if brought is None else brought.fresh_result()
+
+        return gathered(value, read, skip)
 
 
 async def gather_later(value: Any, skip: bool) -> Any:
@@ -99,22 +113,12 @@ async def gather_later(value: Any, skip: bool) -> Any:
 _SKIPPED = object()
 
 
-def _each(values: Iterable[Any], read: Callable[[Future], Any], skip: bool) -> Iterator[Any]:
-    for value in values:
-        if not skip and isinstance(value, Future):  # for speed
-            yield read(value)
-            continue
-        item = _or_skipped(value, read, skip)
-        if item is not _SKIPPED:
-            yield item
-
-
-def _or_skipped(value: Any, read: Callable[[Future], Any], skip: bool) -> Any:
-    if not isinstance(value, Future):
-        return gathered(value, read, skip)
-    if not skip:
+def _replaced(value: Any, read: Callable[[Future], Any]) -> Any:
+    if isinstance(value, Future):
         return read(value)
-    try:
-        return read(value)
-    except (Exception, CancelledError):
-        return _SKIPPED
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return kind([read(item) if isinstance(item, Future) else _replaced(item, read) for item in value])
+    if kind is dict:
+        return {key: _replaced(item, read) for key, item in value.items()}
+    return value

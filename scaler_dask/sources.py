@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from scaler import Client as Engine
@@ -97,11 +97,11 @@ class _Ended:
 class SentValue(_Ended):
     """An object that was sent to the cluster."""
 
-    __slots__ = ("_engine", "_reference")
+    __slots__ = ("_reference", "engine")
 
     def __init__(self, engine: Engine, reference: ObjectRef) -> None:
         #: reads it
-        self._engine = engine
+        self.engine = engine
         self._reference = reference
 
     @property
@@ -109,8 +109,19 @@ class SentValue(_Ended):
         return self._reference
 
     def value(self, timeout: float | None) -> Any:
-        (read,) = self._engine.submit_graph({"value": self._reference}, ["value"])
-        return read.result(timeout)
+        return request([self])[self].result(timeout)
+
+
+def request(sent: Iterable[SentValue]) -> dict[SentValue, EngineFuture]:
+    """Ask for the values of all at once: the futures that bring them here. Does not block."""
+    by_engine: dict[Engine, list[SentValue]] = {}
+    for source in sent:
+        by_engine.setdefault(source.engine, []).append(source)
+    requested: dict[SentValue, EngineFuture] = {}
+    for engine, sources in by_engine.items():
+        graph = {index: source.argument for index, source in enumerate(sources)}
+        requested.update(zip(sources, engine.submit_graph(graph, list(graph)), strict=True))
+    return requested
 
 
 class LocalValue(_Ended):

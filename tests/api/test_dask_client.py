@@ -197,11 +197,27 @@ def test_gather_raises_or_skips_what_failed(client):
     good, bad = client.submit(inc, 1), client.submit(fail)
     with pytest.raises(ZeroDivisionError, match="no such luck"):
         client.gather([good, bad])
-    assert client.gather([good, bad, [bad]], errors="skip") == [2, []]
-    assert client.gather({"a": good, "b": bad}, errors="skip") == {"a": 2}
+    assert client.gather([good, bad, [bad]], errors="skip") == [2, [None]]
+    assert client.gather({"a": good, "b": bad}, errors="skip") == {"a": 2, "b": None}
     assert client.gather(bad, errors="skip") is None
     with pytest.raises(ValueError, match="'raise' or 'skip'"):
         client.gather([good], errors="ignore")
+
+
+def test_scattered_values_are_asked_for_all_before_one_is_waited_for(client, monkeypatch):
+    asked = []
+    submit_graph = type(client.engine).submit_graph
+
+    def count(engine, graph, keys):
+        asked.append(len(keys))
+        return submit_graph(engine, graph, keys)
+
+    monkeypatch.setattr(type(client.engine), "submit_graph", count)
+    sent = client.scatter(list(range(50)))
+    assert client.gather({"a": sent, "b": [client.submit(inc, 1), sent[7]]}) == {"a": list(range(50)), "b": [2, 7]}
+    assert asked == [50]
+    client.cancel(sent[0])
+    assert client.gather(sent[:2], errors="skip") == [1]
 
 
 def test_scatter_keeps_the_shape_of_what_it_is_given(client):
