@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from scaler import Client as Engine
-from scaler.extension import pickled
+from scaler.extension import name_of, pickled
 from scaler_dask import worker_functions
 
 #: seconds that it takes at most to reach all workers
@@ -37,7 +37,7 @@ def run_on_each(
     """
     call = call_in_worker(function, args, kwargs or {})
     values = {}
-    for name, succeeded, value in _visits(engine, call):
+    for name, succeeded, value in _visits(engine, call, name_of(function)):
         if succeeded or on_error == "return":
             values[name] = value
         elif on_error == "raise":
@@ -53,15 +53,15 @@ def call_in_worker(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     return call
 
 
-def _visits(engine: Engine, call: Callable[[], Any]) -> Iterator[tuple[str, bool, Any]]:
+def _visits(engine: Engine, call: Callable[[], Any], name: str) -> Iterator[tuple[str, bool, Any]]:
     """(worker, whether the call returned, value or exception) of each worker, as they come."""
-    wanted, key, seen = pickled(call), uuid.uuid4().hex, 0
+    visit, seen = worker_functions.Visit(uuid.uuid4().hex, pickled(call), name), 0
     session = engine.with_options(priority=_PRIORITY)
     deadline = time.monotonic() + _TIMEOUT
     while True:
         expected, before = engine.n_workers, seen
         # as many as there are workers, also where one is left: fewer may come to those that were visited each time
-        futures = [session.submit(worker_functions.visit, key, wanted) for _ in range(max(1, expected))]
+        futures = [session.submit(visit) for _ in range(max(1, expected))]
         try:
             for future in futures:
                 try:

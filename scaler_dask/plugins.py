@@ -11,10 +11,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from dask.utils import funcname
-
 from scaler import Client as Engine
-from scaler.extension import pickled
+from scaler.extension import name_of, pickled
 from scaler_dask.every_worker import run_on_each
 from scaler_dask.worker_functions import PreparedFunction, Setup, run_setups, run_teardown
 
@@ -74,4 +72,4 @@ def initialized_first(initializer: Callable[[], Any]) -> Wrap:
 
 
 def _with_setups(setups: tuple[Setup, ...]) -> Wrap:
-    return lambda function: PreparedFunction(pickled(function), setups, funcname(function))
+    return lambda function: PreparedFunction(pickled(function), setups, name_of(function))

@@ -43,7 +43,8 @@ class _AwaitedFunction:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self.__name__ = name_of(function)
+        self.__name__ = self.__qualname__ = name_of(function)
+        self.__module__ = None  # type: ignore[assignment]  # it is part of the name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         import asyncio  # here, as workers do without
@@ -57,7 +58,8 @@ class PreparedFunction:
     def __init__(self, pickled: bytes, setups: tuple[Setup, ...], name: str) -> None:
         self._pickled = pickled
         self._setups = setups
-        self.__name__ = name
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = None  # type: ignore[assignment]  # it is part of the name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         run_setups(self._setups)
@@ -90,22 +92,30 @@ class VisitFailed(Exception):
     """The function has raised what is the cause of this, whose text is the worker's name."""
 
 
-def visit(key: str, pickled: bytes) -> tuple[str, Any] | None:
-    """Run a function unless this worker has been visited: (worker, value). Raises `VisitFailed`, once."""
-    values: list[Any] = []
-    errors: list[Exception] = []
+class Visit:
+    """Runs a function unless this worker has been visited: (worker, value). Raises `VisitFailed`, once."""
 
-    def call() -> None:
-        try:
-            values.append(_call_pickled(pickled))
-        except Exception as error:
-            errors.append(error)
+    def __init__(self, key: str, pickled: bytes, name: str) -> None:
+        self._key = key
+        self._pickled = pickled
+        self.__qualname__ = name
+        self.__module__ = None  # type: ignore[assignment]  # it is part of the name
 
-    run_once(key, call)
-    time.sleep(_REST)
-    if errors:
-        raise VisitFailed(worker_name()) from errors[0]  # what is raised travels better than what is returned
-    return (worker_name(), values[0]) if values else None
+    def __call__(self) -> tuple[str, Any] | None:
+        values: list[Any] = []
+        errors: list[Exception] = []
+
+        def call() -> None:
+            try:
+                values.append(_call_pickled(self._pickled))
+            except Exception as error:
+                errors.append(error)
+
+        run_once(self._key, call)
+        time.sleep(_REST)
+        if errors:
+            raise VisitFailed(worker_name()) from errors[0]  # what is raised travels better than what is returned
+        return (worker_name(), values[0]) if values else None
 
 
 class WorkerHandle:

@@ -14,7 +14,7 @@ from scaler.cluster import SchedulerClusterCombo
 from scaler.errors import SerializationError
 from scaler.executor.ending import Ending
 from scaler.executor.unpicklable import error_of_call
-from scaler.executor.worker_calls import InitializedCall, InitializerFailed, PickledFunction
+from scaler.executor.worker_calls import InitializedCall, InitializerFailed, PickledFunction, call_each
 from scaler.extension import (
     MapJob,
     TaskTemplate,
@@ -70,7 +70,8 @@ class Runner:
                 function = fn if type(fn) is TaskTemplate else self._without_object(cast("Any", fn))
                 future = submit_call(self.client, function, args, kwargs)
             else:
-                future = submit_call(self.client, call, (fn, *args), kwargs)
+                name = name_of(args[0] if fn is call_each else fn)
+                future = submit_call(self.client, call.named(name), (fn, *args), kwargs)
             calls.keep_future(future)
         except SerializationError as error:
             if call is None or self._custom:

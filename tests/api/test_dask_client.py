@@ -860,6 +860,31 @@ def test_what_sets_workers_up_may_be_awaited_and_want_to_know_its_worker(cluster
         client.unregister_worker_plugin("awaited")
 
 
+def test_tasks_have_the_names_of_their_functions_whatever_is_around_these(cluster):
+    def made():
+        return threading.Lock()
+
+    async def made_later():
+        return threading.Lock()
+
+    class Plugin(WorkerPlugin):
+        name = "around"
+
+        def setup(self, worker):
+            pass
+
+    with Client(cluster) as client:
+        with pytest.raises(scaler.SerializationError, match=r"^task \S+made_later: "):
+            client.submit(made_later).result(DEADLINE)
+        with pytest.raises(scaler.SerializationError, match=r"^task \S+made: "):
+            client.run(made)
+        client.register_plugin(Plugin())
+        for function in (made, made_later):
+            with pytest.raises(scaler.SerializationError, match=rf"^task \S+{function.__name__}: "):
+                client.submit(function).result(DEADLINE)
+        client.unregister_worker_plugin("around")
+
+
 def test_a_plugin_without_a_setup_is_refused(client):
     with pytest.raises(NotImplementedError, match=r"setup\(worker\)"):
         client.register_plugin(object())

@@ -684,6 +684,17 @@ def test_a_broken_executor_in_a_task_does_not_break_the_one_around_it(new_pool, 
         assert pool.submit(double, 2).result(20) == 4
 
 
+def test_calls_have_the_names_of_their_functions_after_an_initializer(new_pool, cluster):
+    def made(_=None):
+        return threading.Lock()
+
+    with new_pool(address=cluster.address, initializer=double, initargs=(1,)) as pool:
+        with pytest.raises(SerializationError, match=r"^task \S+made: the result of \S+made: .*lock"):
+            pool.submit(made).result(20)
+        with pytest.raises(SerializationError, match=r"^task \S+made: the result of \S+made: .*lock"):
+            list(pool.map(made, [1]))
+
+
 class Unloadable:
     def __reduce__(self):
         return int, ("no number",)
