@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from dask import _task_spec as spec
 
 from scaler import Client as Engine
+from scaler.errors import ClientClosed
 from scaler.extension import Future as EngineFuture
 from scaler.extension import issue_warnings, memmaps_shared, with_warnings_kept
 from scaler.graph import Call, Constant, Node, Order
@@ -16,7 +17,7 @@ from scaler_dask.future_arguments import node_of
 from scaler_dask.future_state import FutureState
 from scaler_dask.keyed_future import Future
 from scaler_dask.plugins import Wrap
-from scaler_dask.registry import Registry, find
+from scaler_dask.registry import Registry, find, is_of_closed
 from scaler_dask.task_options import AnnotatedGraph
 
 
@@ -61,7 +62,8 @@ class GraphSession:
         order: Order | None = None,
         options: Mapping[Any, Mapping[str, Any]] | None = None,
     ) -> SubmittedGraph:
-        """Have these keys of a graph computed. Does not block; raises like `submit_graph` of the engine.
+        """Have these keys of a graph computed. Does not block; raises like `submit_graph` of the engine,
+        and ClientClosed for keys that were of another client, which is closed.
 
         `order`: as for `submit_nodes` of the engine; `options`: by key, what `with_options` takes.
         """
@@ -99,7 +101,13 @@ class GraphSession:
         """
         missing = {name for node in nodes.values() for name in node.dependencies if name not in nodes}
         missing.update(key for key in wanted if key not in nodes)
-        found = {key: node_of(state) for key in missing if (state := self._find(key)) is not None}
+        found: dict[Any, Node] = {}
+        for key in missing:
+            state = self._find(key)
+            if state is not None:
+                found[key] = node_of(state)
+            elif is_of_closed(key):
+                raise ClientClosed(f"the value of {key!r} was with a client that is closed: compute it with this one")
         for key, node in nodes.items():
             if type(node) is Constant and isinstance(node.value, Future):
                 found[key] = node_of(node.value.state)

@@ -51,6 +51,7 @@ class Registry:
     def close(self) -> None:
         """Let `find` look here no more."""
         _open.discard(self)
+        _closed.add(self)
 
     def add(self, state: FutureState) -> None:
         """From now on its key stands for this."""
@@ -78,6 +79,8 @@ class Registry:
 
 #: of the clients that are connected
 _open: weakref.WeakSet[Registry] = weakref.WeakSet()
+#: of those that were
+_closed: weakref.WeakSet[Registry] = weakref.WeakSet()
 
 
 def find(key: Any, owner: FutureOwner | None = None) -> tuple[FutureOwner, FutureState] | None:
@@ -87,3 +90,8 @@ def find(key: Any, owner: FutureOwner | None = None) -> tuple[FutureOwner, Futur
         if state is not None:
             return registry.owner, state
     return None
+
+
+def is_of_closed(key: Any) -> bool:
+    """Whether a key stands for something with a client of this process that is closed."""
+    return any(registry.get(key) is not None for registry in list(_closed))

@@ -25,9 +25,15 @@ def options_of_keys(graph: Any) -> dict[Any, dict[str, Any]]:
     return found
 
 
-def _whole(value: float) -> int:
-    """The engine's whole number for one of dask's: away from 0, so that what is more than the default stays so."""
-    return math.ceil(value) if value > 0 else math.floor(value)
+def _whole(value: Any) -> Any:
+    """The engine's whole number for one of dask's: away from 0, so that what is more than the default stays so.
+
+    What is no number stays what it is: the engine says so.
+    """
+    try:
+        return math.ceil(value) if value > 0 else math.floor(value)
+    except TypeError:
+        return value
 
 
 def options_of_call(resources: Any, retries: Any, priority: Any) -> dict[str, Any]:
@@ -36,7 +42,7 @@ def options_of_call(resources: Any, retries: Any, priority: Any) -> dict[str, An
     if resources:
         options["capabilities"] = sorted(map(str, resources))
     if retries:
-        options["retries"] = int(max(retries.values()) if isinstance(retries, Mapping) else retries)
+        options["retries"] = _whole(max(retries.values()) if isinstance(retries, Mapping) else retries)
     if priority:
         options["priority"] = _whole(max(priority.values()) if isinstance(priority, Mapping) else priority)
     return options

@@ -536,6 +536,13 @@ def test_an_asynchronous_client_is_no_scheduler_of_blocking_calls_by_name_either
     asyncio.run(program())
 
 
+def test_what_a_closed_client_has_persisted_is_said_to_have_been_its_own(cluster):
+    with Client(cluster) as closed:
+        x = closed.persist(da.ones(10, chunks=5))
+    with Client(cluster), pytest.raises(ClientClosed, match=r"'ones_like-.* was with a client that is closed"):
+        x.sum().compute()
+
+
 def test_clients_may_be_closed_in_any_order(cluster):
     first, second = Client(cluster), Client(cluster)
     first.close()
@@ -883,6 +890,12 @@ def test_tasks_have_the_names_of_their_functions_whatever_is_around_these(cluste
             with pytest.raises(scaler.SerializationError, match=rf"^task \S+{function.__name__}: "):
                 client.submit(function).result(DEADLINE)
         client.unregister_worker_plugin("around")
+
+
+@pytest.mark.parametrize("option", ["priority", "retries"])
+def test_an_option_that_is_no_number_is_called_by_its_name(client, option):
+    with pytest.raises(TypeError, match=f"{option} .*'hi'"):
+        client.submit(inc, 1, **{option: "hi"})
 
 
 def test_a_plugin_without_a_setup_is_refused(client):
