@@ -15,25 +15,45 @@ from scaler import RemoteTraceback
 
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<name>.*)$', re.MULTILINE)
 _BEGIN = "Traceback (most recent call last):\n"
+_NOTE = "Remote traceback:\n"
 #: files that dask leaves out of tracebacks, besides those it knows
 _OURS = (r"scaler_dask[\\\/]", r"scaler[\\\/](client|serialize|worker)[\\\/]")
 
 
 def with_frames(error: BaseException) -> BaseException:
-    """The exception, its remote traceback at the end of its own; as it is if there is none, or has no frames."""
-    remote = error.__cause__
-    if not isinstance(remote, RemoteTraceback):
-        return error
-    text = str(remote)
+    """The exception, whose traceback has the frames of its remote one, and none of those that raised it here before.
+
+    It is as it is if there is no remote one, or if that has no frames.
+    """
+    text = _remote_text(error)
+    if text is None:
+        return error.with_traceback(_first_stub(error.__traceback__) or error.__traceback__)
     traceback = None
     for frame in reversed(list(_FRAME.finditer(text, text.rfind(_BEGIN)))):
         stub = _stub(frame["file"], int(frame["line"]), frame["name"])
         traceback = TracebackType(traceback, stub, stub.f_lasti, int(frame["line"]))
     if traceback is not None:
-        error.__cause__ = None
-        error.__suppress_context__ = False
+        if isinstance(error.__cause__, RemoteTraceback):
+            error.__cause__ = None
+            error.__suppress_context__ = False
+        else:
+            error.__notes__.remove(_NOTE + text)
         error.__traceback__ = traceback
     return error
+
+
+def _remote_text(error: BaseException) -> str | None:
+    """The remote traceback: it is the cause, or a note where the user gave a cause."""
+    if isinstance(error.__cause__, RemoteTraceback):
+        return str(error.__cause__)
+    notes = [note for note in getattr(error, "__notes__", ()) if str(note).startswith(_NOTE)]
+    return str(notes[-1]).removeprefix(_NOTE) if notes else None
+
+
+def _first_stub(traceback: TracebackType | None) -> TracebackType | None:
+    while traceback is not None and traceback.tb_frame.f_globals.get("Stub") is not _Stub:
+        traceback = traceback.tb_next
+    return traceback
 
 
 def leave_out_our_frames() -> None:

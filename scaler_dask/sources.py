@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from scaler import Client as Engine
 from scaler import ObjectRef
 from scaler.extension import Future as EngineFuture
+from scaler_dask.frames import with_frames
 
 
 class Source(Protocol):
@@ -71,7 +72,11 @@ class TaskValue:
         return self.future
 
     def value(self, timeout: float | None) -> Any:
-        return self.future.fresh_result(timeout)
+        try:
+            return self.future.fresh_result(timeout)
+        except BaseException as error:
+            with_frames(error)  # last, so that debuggers come to where the task raised it
+            raise
 
     def error(self, timeout: float | None) -> BaseException | None:
         return self.future.exception(timeout)

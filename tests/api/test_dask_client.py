@@ -248,6 +248,29 @@ def test_a_failed_task_has_its_exception_and_traceback(client):
         client.submit(inc, future).result(DEADLINE)
 
 
+def test_what_a_task_has_raised_ends_each_time_in_the_frames_of_the_task(client):
+    future = client.submit(fail)
+    for read in (future.result, future.result, lambda: client.gather([future])):
+        with pytest.raises(ZeroDivisionError) as caught:
+            read()
+        assert [frame.name for frame in caught.traceback].count("fail") == 1
+        assert caught.traceback[-1].name == "fail"
+        assert caught.value.__cause__ is None
+
+
+def test_a_task_that_raised_an_exception_from_another_one_tells_of_both(client):
+    def fail_for_another():
+        try:
+            fail()
+        except ZeroDivisionError as error:
+            raise KeyError("another") from error
+
+    with pytest.raises(KeyError) as caught:
+        client.submit(fail_for_another).result(DEADLINE)
+    assert caught.traceback[-1].name == "fail_for_another"
+    assert "no such luck" in str(caught.value.__cause__)
+
+
 def test_retry_runs_a_failed_task_and_its_failed_arguments_again(client, tmp_path):
     def only_if(path):
         return open(path).read()
