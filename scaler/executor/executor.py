@@ -9,7 +9,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
@@ -191,9 +191,9 @@ class Executor(concurrent.futures.Executor):
             rows = [(item,) for item in items] if single else items
         if chunksize == 1:
             return in_order(self.client, self._submitting_each(fn), iter(rows), deadline, buffersize)
-        submit = cast("Callable[..., Future]", self.submit)
         chunks = chunked(iter(rows), chunksize)
-        return flat(in_order(self.client, partial(submit, call_each, fn), chunks, deadline, buffersize, True))
+        submit = self._submitting_each(partial(call_each, fn))
+        return flat(in_order(self.client, submit, chunks, deadline, buffersize, True))
 
     def _submitting_each(self, fn: Callable[..., Any]) -> Callable[..., Future]:
         """`submit` of a function as it is when the first call is made."""

@@ -6,15 +6,16 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, cast
+from typing import Any
 
 from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
 from scaler.errors import SerializationError
 from scaler.executor.ending import Ending
 from scaler.executor.unpicklable import error_of_call
-from scaler.executor.worker_calls import InitializedCall, InitializerFailed, PickledFunction, call_each
+from scaler.executor.worker_calls import InitializedCall, InitializerFailed, PickledFunction, called_by
 from scaler.extension import (
     MapJob,
     TaskTemplate,
@@ -60,23 +61,26 @@ class Runner:
         """Whether workers are prepared before their first task."""
         return self._initialized_call is not None
 
-    def submit(self, fn: Callable[..., Any] | TaskTemplate, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
-        """See `Executor.submit`; `fn` may be captured."""
+    def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
+        """See `Executor.submit`."""
+        return self._submit(fn, None, args, kwargs)
+
+    def _submit(
+        self, fn: Callable[..., Any], captured: TaskTemplate | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Future:
         call = self._initialized_call
         calls, token = self.ending.calls, object()
         try:
             calls.begin(token)
-            if call is None:
-                function = fn if type(fn) is TaskTemplate else self._without_object(cast("Any", fn))
-                future = submit_call(self.client, function, args, kwargs)
+            if captured is not None or call is None:
+                future = submit_call(self.client, captured or self._without_object(fn), args, kwargs)
             else:
-                name = name_of(args[0] if fn is call_each else fn)
-                future = submit_call(self.client, call.named(name), (fn, *args), kwargs)
+                future = submit_call(self.client, call.named(name_of(fn)), (fn, *args), kwargs)
             calls.keep_future(future)
         except SerializationError as error:
             if call is None or self._custom:
                 raise
-            raise error_of_call(cast("Any", fn), args, kwargs, error) from error.__cause__
+            raise error_of_call(fn, args, kwargs, error) from error.__cause__
         finally:
             calls.sending.pop(token, None)
             calls.end()
@@ -88,23 +92,29 @@ class Runner:
 
     def submit_each(self, fn: Callable[..., Any]) -> Callable[..., Future]:
         """What submits calls of `fn` as it was at the first of them; raises like `submit`."""
-        captured: Callable[..., Any] | TaskTemplate | None = None
+        captured: TaskTemplate | None = None
 
         def submit(*args: Any) -> Future:
             nonlocal captured
             if captured is None:
                 captured = self._capture(fn)
-            return self.submit(captured, args, {})
+            return self._submit(fn, captured, args, {})
 
         return submit
 
-    def _capture(self, fn: Callable[..., Any]) -> Callable[..., Any] | TaskTemplate:
-        if self._initialized_call is not None:  # which it is an argument of
-            return fn
+    def _capture(self, fn: Callable[..., Any]) -> TaskTemplate:
+        call = self._initialized_call
         calls, token = self.ending.calls, object()
         try:
             calls.begin(token)
-            return capture_function(self.client, self._without_object(fn))
+            function = self._without_object(fn)
+            if call is not None:
+                function = partial(call.named(name_of(called_by(fn))), function)
+            return capture_function(self.client, function)
+        except SerializationError as error:
+            if call is None or self._custom:
+                raise
+            raise error_of_call(called_by(fn), (), {}, error) from error.__cause__
         finally:
             calls.sending.pop(token, None)
             calls.end()
@@ -129,7 +139,7 @@ class Runner:
             pickled = pickled_if_small(fn)
         except SerializationError:
             return fn  # which says what is the matter
-        return fn if pickled is None else PickledFunction(pickled, name_of(fn))
+        return fn if pickled is None else PickledFunction(pickled, name_of(called_by(fn)))
 
     def end(self, cancel_futures: bool) -> None:
         """Take no more calls, and cancel what has not begun. Blocks for an answer if something is to be cancelled."""

@@ -54,7 +54,7 @@ class InitializedCall:
             what, text = failure
             message = f"the initializer {self._name} {what}, and its executor takes no more calls: "
             raise InitializerFailed(message + text.splitlines()[-1], self.key, text)
-        self._share_globals(args[0] if fn is call_each else fn)
+        self._share_globals(fn)
         return fn(*args, **kwargs)
 
     def _initialize(self) -> None:
@@ -85,6 +85,7 @@ class InitializedCall:
 
 def _function_of(called: Any) -> FunctionType | None:
     """The Python function behind a partial, a method, or an object that can be called."""
+    called = called_by(called)
     while isinstance(called, partial):
         called = called.func
     called = getattr(called, "__func__", called)
@@ -123,6 +124,11 @@ def call_each(function: Callable[..., Any], rows: list[tuple[Any, ...]], first: 
         note_item(error, first + len(results), item_of(rows[len(results)]))
         raise
     return results
+
+
+def called_by(function: Any) -> Any:
+    """The user's function: a chunk's is a partial of `call_each` of it."""
+    return function.args[0] if isinstance(function, partial) and function.func is call_each else function
 
 
 def item_of(row: tuple[Any, ...]) -> Any:

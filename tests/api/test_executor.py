@@ -379,8 +379,9 @@ def test_a_chunk_that_fails_comes_after_those_before_it(new_pool, cluster):
             next(results)
 
 
-@pytest.mark.parametrize("buffersize", [None, 2])
-def test_a_map_captures_its_function_once(new_pool, buffersize):
+@pytest.mark.parametrize("options", [{}, {"buffersize": 2}, {"buffersize": 2, "chunksize": 5}])
+@pytest.mark.parametrize("prepared", [{}, {"initializer": print}])
+def test_a_map_captures_its_function_once(new_pool, prepared, options):
     times = []
 
     class Table:
@@ -391,8 +392,8 @@ def test_a_map_captures_its_function_once(new_pool, buffersize):
             return {}
 
     table = Table()
-    with new_pool(1) as pool:
-        assert list(pool.map(lambda x: x + table.value, range(50), buffersize=buffersize)) == list(range(1, 51))
+    with new_pool(1, **prepared) as pool:
+        assert list(pool.map(lambda x: x + table.value, range(50), **options)) == list(range(1, 51))
     assert 1 <= len(times) <= 2  # what a class of the program's has in it is looked at again when it is known
 
 
