@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import itertools
 import reprlib
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -36,6 +37,9 @@ from scaler.serialize.watch import MISSING, Binding, bindings, is_current, trave
 
 #: pickled bytes of large functions of one name after which the user is told what that takes; about a second's worth
 WARN_BYTES = 1 << 27
+
+#: packages that are between what is warned of and the user's program
+_OURS = ("scaler", "scaler_dask")
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -170,7 +174,7 @@ class FunctionCache:
                 "pickled each time it is submitted, in case they have changed: use map, or pass them as an argument "
                 "(send_object)",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=_level_of_user(),
             )
 
     def in_message(self, captured: Captured, function: Callable[..., Any]) -> Captured:
@@ -212,6 +216,14 @@ def name_of(function: Any) -> str:
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     module = getattr(function, "__module__", None)
     return f"{module}.{name}" if isinstance(module, str) else str(name)
+
+
+def _level_of_user() -> int:
+    """The `stacklevel` by which a warning of the calling function names the line of the user's program."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _shown(value: object) -> str:

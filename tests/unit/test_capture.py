@@ -297,6 +297,7 @@ def test_who_has_much_pickled_again_and_again_is_told_once(monkeypatch):
             cache.capture(program["f"])
     (warning,) = told
     assert re.search(r"function __main__.f takes 30,\d+ bytes .* use map", str(warning.message))
+    assert warning.filename == __file__, "it names the line of the program, not one of ours"
 
 
 @pytest.mark.parametrize("made", ["tuple(range(10**6))", "frozenset(range(10**6))", "[(n,) for n in range(10**5)]"])
