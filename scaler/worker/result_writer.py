@@ -19,6 +19,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from scaler.common.patience import Patience
+from scaler.errors import SerializationError
 from scaler.protocol import failures
 from scaler.protocol.codes import (
     FILE_LIMIT,
@@ -82,7 +83,18 @@ def in_message(name: str, serializer: AnySerializer | None) -> Callable[[Any], b
 
 def unpicklable(name: str, value: Any, error: Exception) -> Failed:
     """Return the failure of a row whose result raised `error` while it was pickled."""
-    return Failed(failures.unencodable(name, _advice(value) or str(error)).encode())
+    refused = _first_refused(value) if isinstance(error, SerializationError) else None
+    return Failed(failures.unencodable(name, _advice(value) or refused or str(error)).encode())
+
+
+def _first_refused(value: Any) -> str | None:
+    """Which element of a list can't be pickled, as the result of one call of several; None if all can."""
+    for place, element in enumerate(value) if type(value) is list else ():
+        try:
+            payload.dumps(element)
+        except Exception as error:
+            return f"element {place} of the list: {_advice(element) or error}"
+    return None
 
 
 def _advice(value: Any) -> str | None:

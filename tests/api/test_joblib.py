@@ -96,6 +96,8 @@ def test_what_cannot_be_pickled_is_named_as_the_call_has_it(in_use):
     ]:
         with pytest.raises(SerializationError, match=f"^{words}"):
             Parallel(batch_size=2)([delayed(given)([1], [2]), call])
+    with pytest.raises(SerializationError, match=r"the result of .*: element \d of the list: .*_thread\.lock"):
+        Parallel(batch_size=2)([delayed(given)([1], [2]), delayed(threading.Lock)()])
 
 
 def test_messages_name_the_function(in_use):

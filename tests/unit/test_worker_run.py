@@ -281,6 +281,12 @@ def test_results_that_cannot_be_pickled_are_reported(agent: Agent) -> None:
     assert "the result of mod.fn" in str(error)
 
 
+def test_of_a_list_the_element_that_cannot_be_pickled_is_named(agent: Agent) -> None:
+    agent.hand_out(1, lambda: [1, threading.Lock()], range(1), arguments=[()])
+    agent.run()
+    assert "the result of mod.fn: element 1 of the list: an object of type _thread.lock " in str(agent.outcomes()[0])
+
+
 class Tagged(Serializer):
     @staticmethod
     def serialize(obj: Any) -> bytes:
