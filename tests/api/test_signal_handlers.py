@@ -195,7 +195,8 @@ def test_a_call_from_a_handler_while_a_call_is_sent_and_the_end_there_wait_for_n
 
 
 @pytest.mark.parametrize(
-    "place", ["scaler.executor.runner.Runner._await", "scaler.client.Client.disconnect", "subprocess.Popen.poll"]
+    "place",
+    ["scaler.executor.ending.Ending._await", "scaler.client.lifetime.Lifetime.disconnect", "subprocess.Popen.poll"],
 )
 def test_an_executor_that_is_being_shut_down_may_be_shut_down_by_a_handler(scripts, place):
     text = scripts.run(f"""
@@ -204,7 +205,7 @@ def test_an_executor_that_is_being_shut_down_may_be_shut_down_by_a_handler(scrip
 
     def ends(*_):
         pool.shutdown()
-        print("by the handler:", pool._runner._cluster.is_running)
+        print("by the handler:", pool._ending.cluster.is_running)
 
     def interrupted(*args, **kwargs):
         setattr(holder, name, original)
@@ -219,7 +220,7 @@ def test_an_executor_that_is_being_shut_down_may_be_shut_down_by_a_handler(scrip
     setattr(holder, name, interrupted)
     future = pool.submit(sum, range(10_000_000))
     pool.shutdown()
-    print("ended:", pool._runner._cluster.is_running, future.done())
+    print("ended:", pool._ending.cluster.is_running, future.done())
     """)
     assert text == "by the handler: False\nended: False True\n"
 
