@@ -16,17 +16,24 @@ from collections.abc import Callable
 MOMENT = 0.0005
 #: seconds that a look takes if something else has run meanwhile
 INTERRUPTED = 0.0001
-#: quick answers in a row that are wanted before a look, at most: each look in vain wants more, each other one less
-MOST_WANTED = 256
+#: quick answers in a row that are wanted before a look, at most: each look in vain doubles them, each other one halves
+#: them, so where most are in vain they are rare
+MOST_WANTED = 64
 
 Ready = list[tuple[int, int]]
 
 
 class Spinner:
-    """Decides how to wait. One thread at a time."""
+    """Decides how to wait. One thread at a time.
 
-    def __init__(self, moment: float = MOMENT, clock: Callable[[], float] = time.monotonic) -> None:
+    Looks for `moment` seconds at most, and not on when it was kept from it for `interrupted` seconds.
+    """
+
+    def __init__(
+        self, moment: float = MOMENT, interrupted: float = INTERRUPTED, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._moment = moment
+        self._interrupted = interrupted
         self._clock = clock
         #: answers in a row that came within a moment, and how many make it worth while to look
         self._quick = 0
@@ -38,7 +45,7 @@ class Spinner:
         Waits at most `timeout` seconds, the first moment without sleep if that may help. Who was kept from looking goes
         to sleep: somebody else needs this processor, and who wakes may be given another.
         """
-        clock, moment = self._clock, self._moment
+        clock, moment, interrupted = self._clock, self._moment, self._interrupted
         began = now = clock()
         ready: Ready = []
         if self._quick >= self._wanted:
@@ -47,9 +54,9 @@ class Spinner:
                 before = now
                 ready = poll(0.0)
                 now = clock()
-                if now - before > INTERRUPTED:
+                if now - before > interrupted:
                     break
-            self._wanted = max(1, self._wanted - 1) if ready else min(2 * self._wanted + 2, MOST_WANTED)
+            self._wanted = max(1, self._wanted // 2) if ready else min(2 * self._wanted + 2, MOST_WANTED)
         if not ready:
             ready = poll(max(0.0, began + timeout - now))
             now = clock()

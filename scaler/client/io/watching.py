@@ -53,7 +53,7 @@ class Watcher:
         self._poller = poller
         self._quick_effects = quick_effects
         #: None where others can't go on while a thread looks
-        self._spinner = Spinner(SPIN) if available_cores() > 1 else None
+        self._spinner = Spinner(SPIN, SPIN) if available_cores() > 1 else None
 
     def watch_while_waiting(self, is_done: Callable[[], bool], timeout: float | None) -> None:
         """Wait for the only task under way by watching the connection here, in the stead of the I/O thread.
