@@ -15,7 +15,7 @@ from typing import Any
 
 from dask import _task_spec as spec
 
-from scaler.extension import CallbackThread
+from scaler.extension import CallbackThread, callback_of_task
 from scaler.extension import Future as EngineFuture
 from scaler_dask.end_watching import until_ended
 from scaler_dask.frames import with_frames
@@ -119,7 +119,7 @@ class Future(spec.TaskRef):
 
     def add_done_callback(self, function: Callable[[Future], Any]) -> None:
         """Call `function(future)`, on a thread for all callbacks, when it has ended. What it raises is logged."""
-        call = partial(function, self)
+        call = callback_of_task(partial(function, self))
         self.state.watch(lambda: _callbacks.run(call))
 
     def cancel(self, reason: str | None = None, msg: str | None = None) -> Any:

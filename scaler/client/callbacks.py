@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from scaler.worker import context
+
 #: where the standard futures say that a callback has failed
 _log = logging.getLogger("concurrent.futures")
 
@@ -57,6 +59,15 @@ def _call_all(calls: Iterator[Callable[[], None]]) -> None:
 callbacks_collected = _CallbackCollector()
 
 
+def callback_of_task(callback: Callable[..., object]) -> Callable[..., object]:
+    """In a worker, the callback as one that acts for the program whose task adds it; elsewhere as it is.
+
+    It may be called while a task of another program runs there, and what it submits is none of that one's.
+    """
+    root = context.root()
+    return partial(context.acting_for, root, callback) if root else callback
+
+
 def call_back(future: concurrent.futures.Future[Any]) -> None:
     """Call what was added to a future that has ended. What it raises is logged, also what would end a thread of ours.
 
@@ -75,12 +86,16 @@ def _call(callback: Callable[[Any], object], future: concurrent.futures.Future[A
         _log.exception("exception calling callback for %r", future)
 
 
+#: the code that calls callbacks
+_CALLERS = frozenset({_call.__code__, context.acting_for.__code__})
+
+
 def callback_in(ident: int) -> str:
     """The callback of a future that the thread with this identity is in, as it is called in messages."""
     frame = sys._current_frames().get(ident)
     while frame is not None:
         outer = frame.f_back
-        if outer is not None and outer.f_code is _call.__code__:
+        if outer is not None and outer.f_code in _CALLERS and frame.f_code not in _CALLERS:
             code = frame.f_code
             return f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
         frame = outer

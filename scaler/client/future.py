@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Protocol
 
-from scaler.client.callbacks import call_back, callbacks_collected
+from scaler.client.callbacks import call_back, callback_of_task, callbacks_collected
 from scaler.client.waiters import Waiters
 from scaler.common.interrupts import wait_in_steps
 from scaler.common.renewed_lock import RenewedLock
@@ -168,6 +168,13 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             return self._result
         self._check_cancelled()
         return super().result(0)
+
+    def add_done_callback(self, fn: Callable[[Future], object]) -> None:
+        """Have this called with the future once it has ended, or now if it has. Does not block; any thread may call it.
+
+        What a task's callback submits ends with the program whose task has added it.
+        """
+        super().add_done_callback(callback_of_task(fn))
 
     def done(self) -> bool:
         """It has a result, or ended otherwise."""

@@ -15,7 +15,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     lifetime_of                                                         how a client ends, apart from its functions
     durable_calls                                                       calls that outlive their program
     Future, MapJob, TaskTemplate                                        what these return
-    CallbackThread                                                      for callbacks that may block
+    CallbackThread, callback_of_task                                    for callbacks that may block
     run_once, forget_run, worker_slot_lent                              for code that runs in workers
     name_of, pickled, pickled_if_small, SCALAR_TYPES                    functions and values, as the engine sees them
     note_item                                                           errors, as the engine tells of them
@@ -32,6 +32,7 @@ TYPE_CHECKING = False  # as in `scaler`
 
 if TYPE_CHECKING:
     from scaler.client import Future
+    from scaler.client.callbacks import callback_of_task
     from scaler.client.core.task_template import TaskTemplate
     from scaler.client.future import take_result
     from scaler.client.waiting.map_job import MapJob
@@ -80,6 +81,7 @@ __all__ = [
     "TaskTemplate",
     "abandon",
     "begin_local_cluster",
+    "callback_of_task",
     "capture_function",
     "durable_calls",
     "fail_future",
@@ -122,6 +124,7 @@ _HOMES = {
     "TaskTemplate": "scaler.client.core.task_template",
     "abandon": "scaler.extension.interrupts",
     "begin_local_cluster": "scaler.extension.clusters",
+    "callback_of_task": "scaler.client.callbacks",
     "capture_function": "scaler.extension.submitting",
     "durable_calls": "scaler.extension.submitting",
     "fail_future": "scaler.extension.submitting",

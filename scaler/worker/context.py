@@ -67,7 +67,14 @@ class _Worker:
         self.waits: set[object] = set()
 
 
+class _Acting(threading.local):
+    """For whom callbacks of futures act that a thread calls."""
+
+    root: int | None = None
+
+
 _worker: _Worker | None = None
+_acting = _Acting()
 _surroundings: Mapping[str, Any] | None = None
 #: of a process that is no worker: that of the task which has forked it
 _root = 0
@@ -164,14 +171,25 @@ def innermost() -> TaskContext | None:
 def root() -> int:
     """Return the root of what any thread of this process submits: that of the task which the main thread runs.
 
-    Between tasks that of the last one, whose threads and callbacks may go on; in a process that a task has forked that
-    task's; 0 outside of workers.
+    Between tasks that of the last one, whose threads may go on; in a callback that of who has added it; in a process
+    that a task has forked that task's; 0 outside of workers.
     """
     worker = _worker
     if worker is None:
         return _root
+    if _acting.root is not None:
+        return _acting.root
     inline = worker.inline
     return inline[-1].root if inline else worker.root()
+
+
+def acting_for(root: int, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function that acts for this root, whatever task runs meanwhile, and return what it does."""
+    before, _acting.root = _acting.root, root
+    try:
+        return function(*args)
+    finally:
+        _acting.root = before
 
 
 def is_beside_task() -> bool:

@@ -21,6 +21,7 @@ from scaler.client.future import Future, fulfil_all
 from scaler.client.values.stored_results import StoredResult
 from scaler.common.interrupts import LOOK, wait_in_steps
 from scaler.executor.map_results import in_order
+from scaler.worker import context
 
 
 class Gate:
@@ -182,6 +183,20 @@ def test_a_value_that_fails_as_it_is_unpickled_ends_its_future_whatever_it_raise
     future = Future(Mock())
     future.fulfil_from(b"", load)
     assert isinstance(future.exception(0), Frozen)
+
+
+def test_in_a_worker_a_callback_acts_for_the_program_whose_task_has_added_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = [5]
+    monkeypatch.setattr(context, "_worker", None)
+    context.install(lambda: None, lambda: running[0], Mock(), Mock())
+    first, second = Future(Mock()), Future(Mock())
+    roots: list[int] = []
+    first.add_done_callback(lambda _: second.add_done_callback(lambda _: roots.append(context.root())))
+    for future in (first, second):  # while a task of another program runs there
+        running[0] = 6
+        future.fulfil(1)
+    assert roots == [5]
+    assert context.root() == 6
 
 
 def test_a_future_that_ends_in_a_callback_calls_its_own_at_once() -> None:
