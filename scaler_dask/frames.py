@@ -7,47 +7,68 @@ name, file and line of the real one, so that debuggers and dask's own shortening
 from __future__ import annotations
 
 import re
+import threading
+from textwrap import indent
+from traceback import format_exception_only
 from types import CodeType, FrameType, TracebackType
 
 import dask.config
 
 from scaler import RemoteTraceback
 
-_FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<name>.*)$', re.MULTILINE)
-_BEGIN = "Traceback (most recent call last):\n"
+_FRAME = re.compile(r'^(?:  \| )?  File "(?P<file>.*)", line (?P<line>\d+), in (?P<name>.*)$', re.MULTILINE)
+_BEGIN = re.compile(r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):$", re.MULTILINE)
 _NOTE = "Remote traceback:\n"
 #: files that dask leaves out of tracebacks, besides those it knows
 _OURS = (r"scaler_dask[\\\/]", r"scaler[\\\/](client|serialize|worker)[\\\/]")
 
+#: a future's exception is one object, which any number of threads may read at once
+_lock = threading.Lock()
 
-def with_frames(error: BaseException) -> BaseException:
+
+def with_frames(error: BaseException, otherwise: TracebackType | None = None) -> BaseException:
     """The exception, whose traceback has the frames of its remote one, and none of those that raised it here before.
 
-    It is as it is if there is no remote one, or if that has no frames.
+    Its traceback is `otherwise` if there is no remote one, or if that has no frames. Any thread may call this.
     """
-    text = _remote_text(error)
-    if text is None:
-        return error.with_traceback(_first_stub(error.__traceback__) or error.__traceback__)
-    traceback = None
-    for frame in reversed(list(_FRAME.finditer(text, text.rfind(_BEGIN)))):
-        stub = _stub(frame["file"], int(frame["line"]), frame["name"])
-        traceback = TracebackType(traceback, stub, stub.f_lasti, int(frame["line"]))
-    if traceback is not None:
-        if isinstance(error.__cause__, RemoteTraceback):
-            error.__cause__ = None
-            error.__suppress_context__ = False
-        else:
-            error.__notes__.remove(_NOTE + text)
-        error.__traceback__ = traceback
-    return error
+    with _lock:
+        text = _remote_text(error)
+        traceback = _first_stub(error.__traceback__) if text is None else _as_traceback(_frames(error, text))
+        if text is not None and traceback is not None:
+            if isinstance(error.__cause__, RemoteTraceback):
+                error.__cause__ = None
+                error.__suppress_context__ = False
+            else:
+                error.__notes__.remove(_NOTE + text)
+        return error.with_traceback(traceback or otherwise)
 
 
 def _remote_text(error: BaseException) -> str | None:
     """The remote traceback: it is the cause, or a note where the user gave a cause."""
     if isinstance(error.__cause__, RemoteTraceback):
-        return str(error.__cause__)
+        return error.__cause__.text
     notes = [note for note in getattr(error, "__notes__", ()) if str(note).startswith(_NOTE)]
     return str(notes[-1]).removeprefix(_NOTE) if notes else None
+
+
+def _frames(error: BaseException, text: str) -> list[re.Match[str]]:
+    """The frames of the last traceback in a text, but for those in the exception's own message, which ends it."""
+    message = format_exception_only(error)[0]
+    if isinstance(error, BaseExceptionGroup):
+        message = indent(message, "  | ", lambda line: True)
+    end = text.rfind(message)
+    if end < 0:  # it was shortened, or is another one here
+        end = len(text)
+    begins = [begin.end() for begin in _BEGIN.finditer(text, 0, end)]
+    return list(_FRAME.finditer(text, begins[-1], end)) if begins else []
+
+
+def _as_traceback(frames: list[re.Match[str]]) -> TracebackType | None:
+    traceback = None
+    for frame in reversed(frames):
+        stub = _stub(frame["file"], int(frame["line"]), frame["name"])
+        traceback = TracebackType(traceback, stub, stub.f_lasti, int(frame["line"]))
+    return traceback
 
 
 def _first_stub(traceback: TracebackType | None) -> TracebackType | None:

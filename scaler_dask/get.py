@@ -109,7 +109,7 @@ def computed(
             except BaseException as error:
                 session.cancel(submitted, force=not isinstance(error, Exception))
                 leave_out_our_frames()
-                with_frames(error)
+                with_frames(error, error.__traceback__)
                 raise
             finally:
                 session.issue_warnings()

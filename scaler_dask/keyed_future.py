@@ -113,7 +113,7 @@ class Future(spec.TaskRef):
 
         def traceback(timeout: float | None) -> TracebackType | None:
             error = self.state.error(timeout)
-            return with_frames(error).__traceback__ if error is not None else None
+            return with_frames(error, error.__traceback__).__traceback__ if error is not None else None
 
         return self._blocking(traceback, timeout)
 

@@ -72,11 +72,14 @@ class TaskValue:
         return self.future
 
     def value(self, timeout: float | None) -> Any:
+        left = timeout if self.future.done() else self.future.wait_until_done(timeout)
+        error = None if self.future.is_stored else self.future.exception(0)
+        if error is None:
+            return self.future.fresh_result(left)
         try:
-            return self.future.fresh_result(timeout)
-        except BaseException as error:
-            with_frames(error)  # last, so that debuggers come to where the task raised it
-            raise
+            raise with_frames(error)  # here, as a thread in which the engine raises it would take the frames away
+        finally:
+            del error  # whose traceback keeps this frame
 
     def error(self, timeout: float | None) -> BaseException | None:
         return self.future.exception(timeout)

@@ -161,7 +161,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         Raises what the task raised, `CancelledError`, `TimeoutError`, or `WorkerLost`, `ObjectLost` and the like.
         """
         if self._state is not FINISHED:
-            timeout = self._wait_within(timeout)
+            timeout = self.wait_until_done(timeout)
         if self._unread is not None:
             self._load(timeout)
         if self._state is FINISHED and self._exception is None:
@@ -187,7 +187,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised, or None; blocks like `result`."""
         if self._state is not FINISHED:
-            timeout = self._wait_within(timeout)
+            timeout = self.wait_until_done(timeout)
         if self._unread is not None:
             self._load(timeout)
         self._check_cancelled()
@@ -240,7 +240,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         `result` gives the same object each time, which somebody may have changed.
         """
         if self._state is not FINISHED:
-            timeout = self._wait_within(timeout)
+            timeout = self.wait_until_done(timeout)
         stored = self._stored
         if stored is not None and self._exception is None:
             with stored.held(timeout) as left:
@@ -260,8 +260,8 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             return self._result if self._is_given else self.fresh_result()
         return self
 
-    def _wait_within(self, timeout: float | None) -> float | None:
-        """Wait; what is left of `timeout`."""
+    def wait_until_done(self, timeout: float | None) -> float | None:
+        """Wait until it has ended, at most `timeout` seconds; what is left of these."""
         began = time.monotonic()
         self.owner.wait(self, timeout)
         return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))

@@ -7,11 +7,14 @@ import math
 import operator
 import os
 import pickle
+import sys
 import tempfile
 import threading
 import time
+import traceback
 import uuid
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dask
@@ -269,6 +272,50 @@ def test_a_task_that_raised_an_exception_from_another_one_tells_of_both(client):
         client.submit(fail_for_another).result(DEADLINE)
     assert caught.traceback[-1].name == "fail_for_another"
     assert "no such luck" in str(caught.value.__cause__)
+
+
+def test_a_group_that_a_task_has_raised_ends_in_its_frames_and_its_traceback_does_not_grow(client):
+    def fail_twice():
+        raise ExceptionGroup("several", [ValueError(1), KeyError(2)])
+
+    future = client.submit(fail_twice)
+    seen = []
+    for _ in range(3):
+        with pytest.raises(ExceptionGroup) as caught:
+            future.result(DEADLINE)
+        seen.append([frame.name for frame in caught.traceback])
+    assert seen[0][-1] == "fail_twice"
+    assert seen == [seen[0]] * 3
+
+
+def test_the_traceback_of_what_the_engine_raises_does_not_grow(client):
+    future = client.submit(os._exit, 1, retries=0)
+    seen = []
+    for _ in range(3):
+        with pytest.raises(WorkerLost) as caught:
+            future.result(DEADLINE)
+        seen.append([frame.name for frame in caught.traceback])
+    assert seen == [seen[0]] * 3
+
+
+def test_threads_that_wait_for_one_failed_task_all_have_its_frames(client):
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            future, barrier = client.submit(fail, pure=False), threading.Barrier(6)
+
+            def last_frame(_, future=future, barrier=barrier):
+                barrier.wait()
+                try:
+                    future.result(DEADLINE)
+                except ZeroDivisionError as error:
+                    return traceback.extract_tb(error.__traceback__)[-1].name
+
+            with ThreadPoolExecutor(6) as threads:
+                assert list(threads.map(last_frame, range(6))) == ["fail"] * 6
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_retry_runs_a_failed_task_and_its_failed_arguments_again(client, tmp_path):
