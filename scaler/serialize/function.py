@@ -10,8 +10,8 @@ A client captures a function each time it is submitted and sends it only when th
   method, another partial): pickled each time. Whoever does so with much of it is warned, once for each function.
 
 In every case equal bytes give the token they had before, so a function that changes back, a lambda made anew in a loop
-or a bound method costs the pickling and no message. All is bounded: what was not used lately is forgotten, and gets a
-new token if it comes back.
+or a bound method costs the pickling and no message; but one that has changed and takes classes along is a new one. All
+is bounded: what was not used lately is forgotten, and gets a new token if it comes back.
 
 What takes `large` bytes or more is not kept here: it is packed each time, with its buffers left where they are, and has
 no payload; whoever stores it recognises it.
@@ -38,6 +38,8 @@ from scaler.serialize.watch import MISSING, Binding, bindings, is_current, trave
 #: pickled bytes of large functions of one name after which the user is told what that takes; about a second's worth
 WARN_BYTES = 1 << 27
 
+#: in the pickle of each class that travels by value
+_CLASS = b"_make_skeleton_class"
 #: packages that are between what is warned of and the user's program
 _OURS = ("scaler", "scaler_dask")
 
@@ -146,6 +148,8 @@ class FunctionCache:
         if captured.packed is not None or not (is_all or watched):
             return captured
         if is_all:
+            if self._known.get(id(function)) is not None and _CLASS in captured.payload:
+                captured = self._renewed(captured)
             self._known.put(id(function), _Known(function, captured, watched))
         else:
             self._unseen.put(id(function), function)
@@ -189,6 +193,15 @@ class FunctionCache:
             captured = Captured(next(self._tokens), encoded, name, by_reference)
             self._captured.put(encoded, captured)
         return captured
+
+    def _renewed(self, captured: Captured) -> Captured:
+        """The same by a new token: it has changed, perhaps back to what it was, and takes classes along.
+
+        A worker has one class of each, and makes it what it is to be when a function comes that it has not had.
+        """
+        renewed = Captured(next(self._tokens), captured.payload, captured.name, captured.by_reference)
+        self._captured.put(renewed.payload, renewed)
+        return renewed
 
     def pack(self, function: Callable[..., Any]) -> Packed:
         """A function in parts, as `decode_function` reads them; raises SerializationError."""
