@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import noting, until
+from support.ports import fresh_address
 from support.programs import Daemons, Program
 from support.two_schedulers import PATIENCE, QUICK, command, start_agents
 
@@ -29,7 +30,7 @@ class Pair:
 
     def start_second(self) -> Program:
         """Start the one that stands by."""
-        address = self.addresses[1] or "tcp://127.0.0.1:0"
+        address = self.addresses[1] or fresh_address()
         self.second = self.daemons.run(
             "scaler_scheduler", "scheduler", *QUICK, "--journal", str(self.journals[1]),
             "--standby-of", self.addresses[0], address,
@@ -245,9 +246,7 @@ def test_a_journal_of_somebody_else_is_left_as_it_is(daemons, tmp_path):
 
 def test_durable_jobs_are_not_handed_to_a_standby_that_keeps_none(daemons, tmp_path):
     pair = Pair(daemons, tmp_path, with_second=False)
-    second = daemons.run(
-        "scaler_scheduler", "scheduler", *QUICK, "--standby-of", pair.addresses[0], "tcp://127.0.0.1:0"
-    )
+    second = daemons.run("scaler_scheduler", "scheduler", *QUICK, "--standby-of", pair.addresses[0], fresh_address())
     address = second.says(r"listens at (tcp://\S+)")[1]
     daemons.address = f"{pair.addresses[0]},{address}"
     pair.first.says("keeps none: it would lead without durable jobs; give it --journal DIRECTORY")

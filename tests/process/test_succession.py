@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 from support import noting, until
+from support.ports import fresh_address
 from support.programs import Daemons, program
 from support.two_schedulers import PATIENCE, QUICK, command, start_agents
 
@@ -21,7 +22,7 @@ class Pair:
         self.first = daemons.start_scheduler(*self._options)
         self.first_address = daemons.address
         self.second = daemons.run(
-            "scaler_scheduler", "scheduler", *self._options, "--standby-of", self.first_address, "tcp://127.0.0.1:0"
+            "scaler_scheduler", "scheduler", *self._options, "--standby-of", self.first_address, fresh_address()
         )
         self.second_address = self.second.says(r"listens at (tcp://\S+)")[1]
         self.second.says("stands by for the one at")

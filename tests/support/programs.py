@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scaler import Client
+from support.ports import fresh_address
 from support.waiting import DEADLINE, patience, until
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +100,7 @@ class Daemons:
         self._programs: list[Program] = []
         self._clients: list[Client] = []
         self.scheduler: Program
-        self.address = "tcp://127.0.0.1:0"
+        self.address = fresh_address()
 
     def run(
         self,
