@@ -296,9 +296,14 @@ class Cluster:
             raise Wrong(f"clients wait for an answer to their goodbye: {left}")
 
     def _end_lasting_clients(self) -> None:
-        """All roots have left, and with them what tasks have submitted for them; then the workers' clients leave."""
-        lasting = [client for client in self.clients if isinstance(client, LastingClient) and client.alive]
+        """All roots have left, and with them what tasks have submitted for them; then the workers' clients leave.
+
+        Those whose workers were ended with a root's rows are missed some time after those roots were.
+        """
+        lasting = [client for client in self.clients if isinstance(client, LastingClient)]
         for client in lasting:
+            if not client.alive:
+                continue
             for job in client.waiting.values():
                 raise Wrong(f"{job} of {client.name} goes on without its root", f"job-{job.uid}.", str(job.id))
             client.user(client.disconnect)
