@@ -21,13 +21,12 @@ from scaler.agent.orders import COMMAND, EXITED, FORK, READY, REPORT, SOCKETS, S
 from scaler.agent.settling import WorkerOptions, settle_in
 from scaler.agent.warm_process import can_warm, fork
 from scaler.agent.warm_workers import WarmWorkers, kill_group
+from scaler.common.children import die_with_parent, signal_at_parents_end
 from scaler.common.outlet import put
 from scaler.store.directory import clean_up_dead
 from scaler.store.spill import SPILL_PREFIX
 from scaler.worker import worker_process
 from scaler.worker_protocol.progress import LEFT_CELL, PAGE_CELLS
-
-_PR_SET_PDEATHSIG = 1
 
 
 def serve(agent: socket.socket, page: mmap.mmap, options: WorkerOptions) -> NoReturn:
@@ -57,7 +56,6 @@ class _Zygote:
         #: reports that the agent has not taken yet
         self._unsent = bytearray()
         self._pid = os.getpid()
-        self._prctl = _find_prctl()
         self._child_ended, self._waking_end = os.pipe()
         for descriptor in (self._child_ended, self._waking_end):
             os.set_blocking(descriptor, False)
@@ -67,8 +65,7 @@ class _Zygote:
 
     def wake_at_agents_end(self) -> None:
         """Have the kernel let this go on when the agent has ended, for whoever has stopped it: it is to clean up."""
-        if self._prctl is not None:
-            self._prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+        signal_at_parents_end(signal.SIGCONT)
 
     def warm_up(self, names: Sequence[str], is_early: bool) -> None:
         """Begin to load these modules in a process of their own, from which workers are forked when it has them."""
@@ -168,10 +165,7 @@ class _Zygote:
 
     def _leave_zygote(self) -> None:
         """In a child: die with the zygote, and close what is its alone."""
-        if self._prctl is not None:
-            self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != self._pid:
-                os._exit(1)
+        die_with_parent(self._pid)
         signal.set_wakeup_fd(-1)
         os.close(self._child_ended)
         os.close(self._waking_end)
@@ -239,13 +233,3 @@ def _kill(pid: int) -> None:
     """Kill a worker that was not reaped, in whatever group a task has put it, and what its tasks have started."""
     os.kill(pid, signal.SIGKILL)
     kill_group(pid)
-
-
-def _find_prctl() -> Callable[..., int] | None:
-    """Return the C function `prctl`, or None where there is none."""
-    if sys.platform != "linux":
-        return None
-    import ctypes
-
-    prctl: Callable[..., int] = ctypes.CDLL(None).prctl
-    return prctl
