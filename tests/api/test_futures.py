@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from unittest.mock import Mock
 
 import pytest
-from support import until, within
+from support import no_descriptor_stays, until, within
 
 from scaler import Client, Executor, TaskTimeout, WorkerLost
 
@@ -385,11 +385,11 @@ def test_clients_leave_neither_threads_nor_descriptors(cluster):
             assert client.submit(double, 1).result(20) == 2
 
     use()
-    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
-    for _ in range(10):
-        use()
-    assert threading.active_count() == threads
-    assert len(os.listdir("/proc/self/fd")) == files
+    before = set(threading.enumerate())
+    with no_descriptor_stays():
+        for _ in range(10):
+            use()
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.parametrize("kind", ["result", "map", "wait", "cancel", "large argument"])

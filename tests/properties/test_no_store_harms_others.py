@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from support import no_descriptor_stays
 from support.seeds import run
 
 from scaler.errors import ProtocolError
@@ -198,10 +199,9 @@ def test_fetches_end_whatever_stores_answer() -> None:
 
 @pytest.fixture
 def descriptors() -> Iterator[None]:
-    """As many are open at the end as at the beginning."""
-    before = len(os.listdir("/proc/self/fd"))
-    yield
-    assert len(os.listdir("/proc/self/fd")) == before
+    """None is left open."""
+    with no_descriptor_stays():
+        yield
 
 
 @pytest.mark.usefixtures("descriptors")

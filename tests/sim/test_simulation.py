@@ -12,6 +12,7 @@ import pytest
 from simulator.faults import MIXES
 from simulator.moves import ALL, RARE, never_met
 from simulator.runs import run
+from support import no_descriptor_stays
 
 from scaler.scheduler.core.explaining import Reason
 
@@ -148,6 +149,5 @@ def test_a_run_leaves_no_file_open() -> None:
     """Thousands are run in a process."""
     for mix in ("shared journal", "copied journal"):
         run(2, mix)
-        before = len(os.listdir("/proc/self/fd"))
-        run(2, mix)
-        assert len(os.listdir("/proc/self/fd")) == before
+        with no_descriptor_stays():
+            run(2, mix)

@@ -1,6 +1,7 @@
 """What tests with real processes share: waiting, programs in the background, and the check that nothing is left."""
 
 from support.calls import noting, working
+from support.descriptors import no_descriptor_stays
 from support.programs import ROOT, Daemons, Program, Scripts
 from support.terminal import Terminal, Terminals
 from support.traces import Traces, alive, workers_of
@@ -16,6 +17,7 @@ __all__ = [
     "Terminals",
     "Traces",
     "alive",
+    "no_descriptor_stays",
     "noting",
     "patience",
     "until",

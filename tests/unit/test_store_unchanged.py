@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from support import no_descriptor_stays
 
 from scaler.store import unchanged
 from scaler.store.unchanged import Watch
@@ -315,14 +316,12 @@ def test_memory_is_kept_until_the_watch_closes() -> None:
 
 @needs_kernel
 def test_nothing_stays_behind() -> None:
-    before = os.listdir("/proc/self/fd")
-    closed, dropped = begin(np.ones(100_000)), begin(np.ones(100_000))
-    assert "uw" in vm_flags()
-    closed.close()
-    closed.close()
-    del dropped
-    gc.collect()
-    assert os.listdir("/proc/self/fd") == before
+    with no_descriptor_stays():
+        closed, dropped = begin(np.ones(100_000)), begin(np.ones(100_000))
+        assert "uw" in vm_flags()
+        closed.close()
+        closed.close()
+        del dropped
     assert "uw" not in vm_flags()
 
 
