@@ -29,7 +29,7 @@ from typing import Any
 
 from scaler.serialize.enums import GIVEN
 from scaler.serialize.importable import is_importable
-from scaler.serialize.payload import SCALARS
+from scaler.serialize.plain import SCALARS
 
 #: fields of classes that `namedtuple` makes
 _FIELD = type(vars(namedtuple("_", "field"))["field"])

@@ -10,8 +10,8 @@ A client captures a function each time it is submitted and sends it only when th
   method, another partial): pickled each time. Whoever does so with much of it is warned, once for each function.
 
 In every case equal bytes give the token they had before, so a function that changes back, a lambda made anew in a loop
-or a bound method costs the pickling and no message; but one that has changed and takes classes along is a new one. All
-is bounded: what was not used lately is forgotten, and gets a new token if it comes back.
+or a bound method costs the pickling and no message. All is bounded: what was not used lately is forgotten, and gets a
+new token if it comes back.
 
 What takes `large` bytes or more is not kept here: it is packed each time, with its buffers left where they are, and has
 no payload; whoever stores it recognises it.
@@ -26,25 +26,21 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FunctionType
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer, pack_function
 from scaler.serialize.outofband import Incomplete, Packed, joined
-from scaler.serialize.payload import LruCache
+from scaler.serialize.plain import LruCache
+from scaler.serialize.recent import Recent
 from scaler.serialize.watch import MISSING, Binding, bindings, is_current, travels_by_reference
 
 #: pickled bytes of large functions of one name after which the user is told what that takes; about a second's worth
 WARN_BYTES = 1 << 27
 
-#: in the pickle of each class that travels by value
-_CLASS = b"_make_skeleton_class"
 #: packages that are between what is warned of and the user's program
 _OURS = ("scaler", "scaler_dask")
-
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 
 
 class Captured:
@@ -99,13 +95,13 @@ class FunctionCache:
         self._large = large
         self._tokens = itertools.count(1)
         #: by id of the function
-        self._known: _Recent[int, _Known] = _Recent(limit)
+        self._known: Recent[int, _Known] = Recent(limit)
         #: those of which not all is seen, by id
-        self._unseen: _Recent[int, Any] = _Recent(limit)
+        self._unseen: Recent[int, Any] = Recent(limit)
         #: bytes pickled of large ones, by name
-        self._repeated: _Recent[str, int] = _Recent(limit)
+        self._repeated: Recent[str, int] = Recent(limit)
         #: by payload
-        self._captured: _Recent[bytes, Captured] = _Recent(limit)
+        self._captured: Recent[bytes, Captured] = Recent(limit)
 
     def capture(self, function: Callable[..., Any]) -> Captured:
         """Return the function as it is now; raises SerializationError naming what cannot be pickled.
@@ -148,8 +144,6 @@ class FunctionCache:
         if captured.packed is not None or not (is_all or watched):
             return captured
         if is_all:
-            if self._known.get(id(function)) is not None and _CLASS in captured.payload:
-                captured = self._renewed(captured)
             self._known.put(id(function), _Known(function, captured, watched))
         else:
             self._unseen.put(id(function), function)
@@ -193,15 +187,6 @@ class FunctionCache:
             captured = Captured(next(self._tokens), encoded, name, by_reference)
             self._captured.put(encoded, captured)
         return captured
-
-    def _renewed(self, captured: Captured) -> Captured:
-        """The same by a new token: it has changed, perhaps back to what it was, and takes classes along.
-
-        A worker has one class of each, and makes it what it is to be when a function comes that it has not had.
-        """
-        renewed = Captured(next(self._tokens), captured.payload, captured.name, captured.by_reference)
-        self._captured.put(renewed.payload, renewed)
-        return renewed
 
     def pack(self, function: Callable[..., Any]) -> Packed:
         """A function in parts, as `decode_function` reads them; raises SerializationError."""
@@ -258,31 +243,3 @@ def _culprit(watched: list[Binding]) -> str | None:
         except SerializationError as error:
             return f"{'a value in its closure' if name == 'cell_contents' else f'its {name!r}'}: {error}"
     return None
-
-
-class _Recent(Generic[_K, _V]):
-    """A mapping that forgets what was not used lately: at most two generations of `limit` entries."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        #: entries used since the last turn of generations
-        self.fresh: dict[_K, _V] = {}
-        self._stale: dict[_K, _V] = {}
-
-    def get(self, key: _K) -> _V | None:
-        value = self.fresh.get(key)
-        if value is None:
-            value = self._stale.get(key)
-            if value is not None:
-                self.put(key, value)
-        return value
-
-    def forget(self, key: _K) -> None:
-        self.fresh.pop(key, None)
-        self._stale.pop(key, None)
-
-    def put(self, key: _K, value: _V) -> None:
-        if len(self.fresh) >= self._limit:
-            self._stale = self.fresh
-            self.fresh = {}
-        self.fresh[key] = value

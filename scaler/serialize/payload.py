@@ -14,11 +14,11 @@ import functools
 import io
 import pickle
 import sys
+from collections.abc import Sequence
 from enum import EnumType
 from struct import Struct
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
-from weakref import WeakSet
 
 import cloudpickle
 
@@ -27,6 +27,8 @@ from scaler.serialize import (
     array_files,
     by_value,
     c_types,
+    class_states,
+    class_versions,
     dispatchers,
     enums,
     mapped_files,
@@ -34,17 +36,13 @@ from scaler.serialize import (
     typing_names,
 )
 from scaler.serialize.importable import can_be_imported, is_importable
+from scaler.serialize.plain import SCALARS as SCALARS
+from scaler.serialize.plain import LruCache as LruCache
 from scaler.serialize.script_names import ScriptNames, tried
 
 PROTOCOL = 5
 
-#: Exact types whose values are immutable and are written by the C pickler alone. Lists of results hold no others, and
-#: `scaler.protocol.value_list` knows how each is written.
-SCALARS = frozenset({int, float, str, bytes, bool, type(None), complex})
-
 loads = pickle.loads
-
-LruCache = type(functools.lru_cache(len))
 
 
 #: an object of this module would arrive as the number of a descriptor here, and close whatever has that there
@@ -135,22 +133,66 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         if reduced is not NotImplemented and dispatchers.is_dispatcher(obj):
             return dispatchers.reduced(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
-            if obj not in _foreign:
-                _own.add(obj)
+            class_states.here.went(obj)
             if self.names is not None:
                 attributes, slots = reduced[2]
                 reduced = *reduced[:2], (self.names.marked(attributes), slots), *reduced[3:]
-            make, arguments, state = reduced[0], reduced[1], (reduced[5], reduced[2])
+            make, arguments, state, _, _, set_up = reduced
+            attributes = state[0]
             if isinstance(obj, EnumType):
-                make, arguments, given = enums.reduced(obj, reduced)
-                state = enums.set_up, given
+                make, arguments, state = enums.reduced(obj, reduced)
+                set_up, attributes = enums.set_up, state[1][0]
             elif c_types.is_c_type(obj):
-                arguments, given = c_types.with_fields(arguments, state)
-                state = c_types.set_up, given
+                arguments, state = c_types.with_fields(arguments, (set_up, state))
+                set_up, attributes = c_types.set_up, state[1][0]
             else:
                 arguments = _with_slots(obj, arguments)
-            return make, arguments, state, None, None, _set_up_class
+            given = set_up, state, attributes, self._version_of(obj)
+            return make, arguments, given, None, None, class_states.arrived
         return reduced
+
+    def _version_of(self, kind: type) -> str | None:
+        return class_versions.version_of(kind, _contents_of)
+
+
+class _OneClassPickler(ValuePickler):
+    """Pickles one class; others that travel by value have versions of their own, and only their names are here."""
+
+    def __init__(self, file: io.BytesIO, kind: type, buffer_callback: Any) -> None:
+        super().__init__(file, PROTOCOL, buffer_callback=buffer_callback)
+        self._kind = kind
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, type) and obj is not self._kind and isinstance(reduced, tuple) and len(reduced) == 6:
+            return str, (cloudpickle.cloudpickle._get_or_create_tracker_id(obj),)
+        return reduced
+
+    def _version_of(self, kind: type) -> None:
+        return None
+
+
+def _contents_of(kind: type) -> tuple[list[Any], Sequence[Any]]:
+    """The parts of a pickle of a class by itself, and the values that could not be part of it. Raises anything."""
+
+    def dump(names: ScriptNames | None) -> tuple[list[Any], Sequence[Any]]:
+        buffer = io.BytesIO()
+        parts: list[Any] = []
+        pickler = _OneClassPickler(buffer, kind, lambda part: _is_kept_in(parts, part))
+        pickler.names = names
+        pickler.dump(kind)
+        return [buffer.getvalue(), *parts], names.absent if names is not None else ()
+
+    return tried(dump)
+
+
+def _is_kept_in(parts: list[Any], buffer: pickle.PickleBuffer) -> bool:
+    """Say whether a buffer is to be part of the pickle; if not, it is added to `parts`."""
+    try:
+        parts.append(buffer.raw())
+    except BufferError:  # not contiguous
+        return True
+    return False
 
 
 def _refuse_connection(obj: Any) -> None:
@@ -177,23 +219,6 @@ def _with_slots(kind: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     if slots is not None and (new is type.__new__ or type(new) is FunctionType):
         namespace = {**namespace, "__slots__": slots}
     return metaclass, name, bases, namespace, *others
-
-
-#: classes that went by value from here to others, and those that came by value from others
-_own: WeakSet[type] = WeakSet()
-_foreign: WeakSet[type] = WeakSet()
-
-
-def _set_up_class(kind: type, state: tuple[Any, Any]) -> type:
-    """Give a class that came by value its attributes, unless it was ours all along and only comes back.
-
-    cloudpickle would set them again, so that methods of the user's class would be copies that see other globals.
-    """
-    set_state, attributes = state
-    if kind not in _own:
-        _foreign.add(kind)
-        set_state(kind, attributes)
-    return kind
 
 
 def _travel_by_value_if_made_by_hand(module: object) -> None:

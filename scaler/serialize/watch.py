@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from scaler.serialize.contents import HEAP_TYPE, contents_of
 from scaler.serialize.importable import is_importable
-from scaler.serialize.payload import LruCache
+from scaler.serialize.plain import LruCache
 
 #: what reading a binding gives where there is none
 MISSING: Any = object()
@@ -49,11 +49,14 @@ def travels_by_reference(obj: Any) -> bool:
     return found is obj
 
 
-def bindings(root: Any, absent: Sequence[Any] = ()) -> tuple[list[Binding], bool]:
+def bindings(
+    root: Any, absent: Sequence[Any] = (), most: int = MOST_ITEMS, is_alone: bool = False
+) -> tuple[list[Binding], bool]:
     """Return everything that a function or class which travels by value takes along by name; whether that is all.
 
     If it isn't, something may be changed in place without a change of these. Nothing of what is in the `absent` values
-    is taken along.
+    is taken along. A class that `is_alone` comes without what other classes take along. At most so many items of values
+    are compared.
     """
     left_out = set(map(id, absent))
     found: list[Binding] = []
@@ -65,6 +68,8 @@ def bindings(root: Any, absent: Sequence[Any] = ()) -> tuple[list[Binding], bool
         if id(obj) in seen:
             continue
         seen.add(id(obj))
+        if is_alone and obj is not root and issubclass(type(obj), type):
+            continue
         for binding in _bindings_of(obj):
             found.append(binding)
             todo.append(binding[2])
@@ -72,7 +77,7 @@ def bindings(root: Any, absent: Sequence[Any] = ()) -> tuple[list[Binding], bool
         if obj is root or obj is MISSING or issubclass(type(obj), (LruCache, partial)):
             continue
         try:
-            contents, inner, is_whole = contents_of(obj, MOST_ITEMS - items)
+            contents, inner, is_whole = contents_of(obj, most - items)
         except Exception:  # of a class with a mind of its own
             is_all = False
             continue
@@ -175,7 +180,7 @@ def _parts_of(obj: Any) -> tuple[Any, ...]:
     """Return what an object is made of that cannot be rebound, but may itself bind things."""
     kind = type(obj)
     if issubclass(kind, type):
-        return tuple(obj.__bases__)
+        return *obj.__bases__, kind
     if issubclass(kind, FunctionType) or obj is MISSING:
         return ()
     if issubclass(kind, LruCache):

@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 from scaler.protocol import failures
 from scaler.protocol.codes import Frame
+from scaler.serialize import class_states
 from scaler.serialize.call import AnySerializer, decode_function
+from scaler.serialize.class_states import Brought
 from scaler.serialize.outofband import unpack
 from scaler.store import ObjectMissing
 from scaler.store.layout import Key
@@ -60,8 +62,10 @@ class Inputs:
         self._functions: dict[Key, tuple[Any, AnySerializer | None]] = {}
         #: lists of arguments, and of results of which rows need elements (builtin scalars, so that sharing is safe)
         self._lists: dict[Key, list[Any]] = {}
-        #: values that rows of graphs were given, and their bytes; oldest first
-        self._recent: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
+        #: the classes that came with functions and lists
+        self._brought: dict[Key, Brought] = {}
+        #: values that rows of graphs were given, their bytes, and the classes that came with them; oldest first
+        self._recent: OrderedDict[Key, tuple[Any, int, Brought]] = OrderedDict()
         self._recent_bytes = 0
         #: held for moments, to change these
         self._lock = threading.Lock()
@@ -79,6 +83,7 @@ class Inputs:
             self._bytes.pop(key, None)
             self._functions.pop(key, None)
             self._lists.pop(key, None)
+            self._brought.pop(key, None)
 
     def drop_values(self, keys: list[Key], last: int | None = None) -> None:
         """Forget values that rows have made, but for those of dispatches after `last`; what was sent stays."""
@@ -95,7 +100,8 @@ class Inputs:
         return bool(self._recent)
 
     def settle(self) -> None:
-        """Let go of what rows of graphs were given."""
+        """Let go of what rows of graphs were given, and of the classes that the last function came with."""
+        class_states.here.enter(None)
         if not self._recent:
             return
         with self._lock:
@@ -109,8 +115,10 @@ class Inputs:
         return run.function in self._functions
 
     def function(self, run: Run) -> tuple[Any, AnySerializer | None]:
-        """Return (function or list of graph entries, serializer). Raises Failed."""
-        return self._decoded(self._functions, run.function, decode_function, "the function", run.name)
+        """Return (function or list of graph entries, serializer), which runs from now on. Raises Failed."""
+        found = self._decoded(self._functions, run.function, decode_function, "the function", run.name)
+        class_states.here.enter(self._brought.get(run.function))
+        return found
 
     def arguments(self, run: Run) -> list[Any]:
         """Return the list of argument tuples of a TOGETHER batch. Raises Failed."""
@@ -121,6 +129,7 @@ class Inputs:
         """Decode the arguments anew when they are needed again: a row that failed may have changed its own."""
         if run.arguments is not None:
             self._lists.pop(run.arguments, None)
+            self._brought.pop(run.arguments, None)
 
     def values(self, needed: list[Need], serializer: AnySerializer | None, name: str) -> list[Any]:
         """Return the values of dependencies. Raises Failed.
@@ -150,13 +159,16 @@ class Inputs:
     def _shared(self, key: Key, serializer: AnySerializer | None, name: str) -> Any:
         found = self._recent.get(key)
         if found is not None:
+            if found[2]:
+                class_states.here.beside(found[2])
             return found[0]
         live = self._live.get(key)
         if live is not None:
             return live.value
         self._decoding.add(key)
         try:
-            value, size = self._load(key, serializer, name)
+            with class_states.decoding(False) as brought:
+                value, size = self._load(key, serializer, name)
         finally:
             is_known = key in self._decoding
             self._decoding.discard(key)
@@ -164,7 +176,7 @@ class Inputs:
         gone = []  # what the values' destructors do happens outside of the lock
         with self._lock:
             if size <= RECENT_BYTES and is_known:  # else it was dropped meanwhile
-                self._recent[key] = value, size
+                self._recent[key] = value, size, brought
                 self._recent_bytes += size
             while self._recent_bytes > RECENT_BYTES:
                 gone.append(self._recent.popitem(last=False))
@@ -201,15 +213,21 @@ class Inputs:
             self._decoding.add(key)
             try:
                 data, buffers = self._parts(key, name)
-                value = cache[key] = decode(data, buffers)
+                with class_states.decoding(decode is decode_function) as brought:
+                    value = cache[key] = decode(data, buffers)
+                if brought:
+                    self._brought[key] = brought
                 if key not in self._decoding:  # it was dropped meanwhile
                     cache.pop(key, None)
+                    self._brought.pop(key, None)
             except Failed:
                 raise
             except Exception as error:
                 raise undecodable(what, name, error) from None
             finally:
                 self._decoding.discard(key)
+        elif self._brought and key in self._brought and decode is not decode_function:
+            class_states.here.beside(self._brought[key])
         return value
 
     def _parts(self, key: Key, name: str) -> tuple[bytes | memoryview, Sequence[memoryview]]:

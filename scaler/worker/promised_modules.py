@@ -17,7 +17,10 @@ from collections.abc import Callable
 from types import FrameType
 
 #: functions and arguments are decoded in these
-_DECODING = ("scaler.worker.inputs", "scaler.serialize.call", "scaler.serialize.outofband", "scaler.serialize.payload")
+_DECODING = (
+    "scaler.worker.inputs", "scaler.serialize.call", "scaler.serialize.outofband", "scaler.serialize.payload",
+    "scaler.serialize.class_states",
+)  # fmt: skip
 #: rows are run in this one
 _RUNNER = "scaler.worker.row_runner"
 

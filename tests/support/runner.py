@@ -85,19 +85,21 @@ class Agent:
         stale: tuple[Key, ...] = (),
         results: str = "",
         root: int = 0,
+        function_key: Key = FUNCTION,
+        arguments_key: Key | None = None,
     ) -> None:
         """Write a dispatch of rows; the function is its payload or something to make one of, None: it is there."""
         there = list(objects)
         if function is not None:
-            there.append((FUNCTION, function if isinstance(function, bytes) else encode_function(function)))
+            there.append((function_key, function if isinstance(function, bytes) else encode_function(function)))
         if arguments is not None:
             there.append((ARGUMENTS, payload.dumps(arguments)))
         sizes = body = None
         if calls is not None:
             sizes, body = array("I", map(len, calls)).tobytes(), b"".join(calls)
-        key = None if arguments is None else ARGUMENTS
+        key = arguments_key if arguments is None else ARGUMENTS
         self.inbox.append(
-            wm.Run(number, CLIENT, BATCH, rows.start, rows.stop, form, FUNCTION, key, flags, priority,
+            wm.Run(number, CLIENT, BATCH, rows.start, rows.stop, form, function_key, key, flags, priority,
                    "mod.fn", sizes, body, deps, there, list(stale), wanted, 1, results, root)
         )  # fmt: skip
 

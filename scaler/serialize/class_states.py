@@ -1,0 +1,174 @@
+"""Classes that came by value: one of each here, which is for each task what it was in the program when that was made.
+
+Whatever has such a class in its pickle, a function or an argument, brings all its attributes along (its *state*) and
+its version (`class_versions`), and there is one class for all of them, so that what one task made is an instance for
+others. But a program may change its classes while tasks are queued, so states differ. The rules:
+
+* a function that is decoded sets the classes that it brings, and what it brought is kept with it (`Brought`);
+* when a function is to run, its classes are made what it brought, if others have set them since: of the same version
+  only what has code in it, since each function has globals of its own, which methods are to share; what tasks have made
+  of other attributes stays. Of another version all is set, and what only that one had is removed;
+* arguments and other values set classes as they come, but for those that the function which runs has brought in another
+  version: of what was scattered before a change the instances are used, not the class as it was.
+
+What has no version, since to find that out takes too long, counts as one that nothing else is.
+
+A worker runs one function at a time, so nothing else is using the classes when they are set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from types import FunctionType
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakSet
+
+from scaler.serialize.plain import LruCache
+
+#: what methods and the like are kept as in a class
+_CODE = (
+    FunctionType, classmethod, staticmethod, property, LruCache, functools.cached_property, functools.partialmethod,
+    functools.singledispatchmethod,
+)  # fmt: skip
+
+
+class State(NamedTuple):
+    """What a class was in one pickle."""
+
+    #: unique; the state itself may go while the class stays
+    mark: object
+    version: str | None
+    #: set_up(class, given) sets all
+    set_up: Callable[[Any, Any], object]
+    given: Any
+    attributes: Mapping[str, Any]
+
+
+class _Present(NamedTuple):
+    """Which state a class has: keeps nothing of it alive, since that keeps the class alive."""
+
+    mark: object
+    version: str | None
+    names: frozenset[str]
+    #: of those with code in them, as they were set
+    code: dict[str, int]
+
+
+#: the classes that came with something, and as what
+Brought = dict[type, State]
+
+_NOTHING: Brought = {}
+
+
+class _Decoding(NamedTuple):
+    """What a thread is decoding, and the classes that have come with it so far."""
+
+    brought: Brought
+    is_function: bool
+
+
+_decoding: ContextVar[_Decoding | None] = ContextVar("_decoding", default=None)
+
+
+class ClassStates:
+    """Those of one process. Any thread may call it, but for `enter`."""
+
+    def __init__(self) -> None:
+        #: classes that went by value from here to others, and those that came by value from others
+        self._own: WeakSet[type] = WeakSet()
+        self._foreign: WeakSet[type] = WeakSet()
+        self._present: WeakKeyDictionary[type, _Present] = WeakKeyDictionary()
+        #: what the function that runs has brought
+        self._held = _NOTHING
+
+    def went(self, kind: type) -> None:
+        """A class is pickled by value."""
+        if kind not in self._foreign:
+            self._own.add(kind)
+
+    def arrived(self, kind: type, state: State) -> None:
+        """Give a class that came by value its attributes, unless it was ours all along and only comes back.
+
+        cloudpickle would set them again, so that methods of the user's class would be copies that see other globals.
+        """
+        if kind in self._own:
+            return
+        self._foreign.add(kind)
+        decoding = _decoding.get()
+        if decoding is not None:
+            decoding.brought[kind] = state
+        if decoding is None or not decoding.is_function:
+            held = self._held.get(kind)
+            if held is not None and (held.version is None or held.version != state.version):
+                return
+        self._set(kind, state)
+
+    def enter(self, brought: Brought | None) -> None:
+        """A function that came with this is to run, and no other one any more."""
+        self._held = _NOTHING
+        if brought:
+            for kind, state in brought.items():
+                self._renew(kind, state, True)
+            self._held = brought
+
+    def beside(self, brought: Brought) -> None:
+        """A value that came with this is to be used by the function that runs."""
+        for kind, state in brought.items():
+            if kind not in self._held:
+                self._renew(kind, state, False)
+
+    def _renew(self, kind: type, state: State, has_globals: bool) -> None:
+        present = self._present.get(kind)
+        if present is None:
+            self._set(kind, state)
+        elif present.mark is not state.mark:
+            if state.version is None or present.version != state.version:
+                self._set(kind, state)
+            elif has_globals:
+                self._set_code(kind, state, present)
+
+    def _set(self, kind: type, state: State) -> None:
+        state.set_up(kind, state.given)
+        before = self._present.get(kind)
+        if before is not None:
+            for name in before.names - state.attributes.keys():
+                if name in vars(kind):
+                    with contextlib.suppress(AttributeError, TypeError):
+                        delattr(kind, name)
+        self._note(kind, state)
+
+    def _set_code(self, kind: type, state: State, present: _Present) -> None:
+        """Set what has code in it, unless a task has put something else there."""
+        attributes = vars(kind)
+        for name, value in state.attributes.items():
+            if isinstance(value, _CODE) and id(attributes.get(name)) == present.code.get(name):
+                setattr(kind, name, value)
+        self._note(kind, state)
+
+    def _note(self, kind: type, state: State) -> None:
+        code = {name: id(value) for name, value in state.attributes.items() if isinstance(value, _CODE)}
+        self._present[kind] = _Present(state.mark, state.version, frozenset(state.attributes), code)
+
+
+@contextlib.contextmanager
+def decoding(is_function: bool) -> Iterator[Brought]:
+    """Give the classes that come with what this thread decodes until the end of the block."""
+    made = _Decoding({}, is_function)
+    token = _decoding.set(made)
+    try:
+        yield made.brought
+    finally:
+        _decoding.reset(token)
+
+
+#: those of this process
+here = ClassStates()
+
+
+def arrived(kind: type, state: tuple[Callable[[Any, Any], object], Any, Mapping[str, Any], str | None]) -> None:
+    """Set up a class on arrival; part of pickles."""
+    set_up, given, attributes, version = state
+    here.arrived(kind, State(object(), version, set_up, given, attributes))

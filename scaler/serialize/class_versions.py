@@ -1,0 +1,85 @@
+"""Which version of a class that travels by value is pickled: a text for what is in it, the same for the same.
+
+A program may change its classes while tasks that use them are queued. Whoever has such a class from others tells by the
+version whether what came with one function is what came with another, and what it has to do if it is not (see
+`class_states`). It is a digest of the class pickled by itself: the other classes that it names have versions of their
+own. That is made once, and again when something that the class takes along has changed, as of functions (`watch`); of a
+class with much in it, or with something that may change unseen, each time that it is pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from scaler.serialize.recent import Recent
+from scaler.serialize.watch import Binding, bindings, is_current
+
+#: items of the values of a class that are compared, at most: to pickle it by itself takes about as long
+MOST_ITEMS = 1_000
+#: bytes of a class, some of which may change unseen, that are pickled each time for its version, at most
+MOST_BYTES = 1 << 16
+#: classes of which versions are known, and versions that are known as such, at most
+_LIMIT = 512
+
+#: what pickles a class by itself: gives the parts of its pickle, and the values that could not be part of it
+Contents = Callable[[type], tuple[Sequence[Any], Sequence[Any]]]
+
+
+class _Known:
+    """A class that can be recognised, with what has to be as it was."""
+
+    __slots__ = ("kind", "version", "watched")
+
+    def __init__(self, kind: type, version: str | None, watched: list[Binding] | None) -> None:
+        #: kept alive so that its id stays its own
+        self.kind = kind
+        self.version = version
+        #: None if not all is seen: it has no version if it is large, else one that is made each time
+        self.watched = watched
+
+
+#: by id of the class
+_known: Recent[int, _Known] = Recent(_LIMIT)
+#: those made here lately
+_made: Recent[str, bool] = Recent(_LIMIT)
+
+
+def version_of(kind: type, contents: Contents) -> str | None:
+    """The version of a class as it is now, 32 characters; None if it has none. Any thread may call it."""
+    known = _known.fresh.get(id(kind)) or _known.get(id(kind))
+    if known is not None:
+        if known.watched is None:
+            return None if known.version is None else _version(kind, contents)[0]
+        if is_current(known.watched):
+            return known.version
+    watched, is_all = bindings(kind, most=MOST_ITEMS, is_alone=True)  # first: what changes meanwhile is seen next time
+    version, absent, size = _version(kind, contents)
+    if absent and not is_all:
+        watched, is_all = bindings(kind, absent, most=MOST_ITEMS, is_alone=True)
+        version, _, size = _version(kind, contents)
+    if not is_all and size > MOST_BYTES:
+        version = None
+    _known.put(id(kind), _Known(kind, version, watched if is_all else None))
+    return version
+
+
+def is_version(text: str) -> bool:
+    """Whether a text is a version that was made here lately."""
+    return _made.get(text) is not None
+
+
+def _version(kind: type, contents: Contents) -> tuple[str | None, Sequence[Any], int]:
+    """The version, the values that could not be part of it, and its bytes."""
+    try:
+        parts, absent = contents(kind)
+    except Exception:  # then it can't be pickled with others either, and whoever does so is told why
+        return None, (), 0
+    digest, size = blake2b(digest_size=16), 0
+    for part in parts:
+        digest.update(part)
+        size += len(part)
+    version = digest.hexdigest()
+    _made.put(version, True)
+    return version, absent, size
