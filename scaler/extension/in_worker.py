@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from scaler.serialize import class_states
 from scaler.worker import context, leftovers
 
 #: keys of what has been run in this process, or is being run
@@ -18,14 +19,15 @@ def run_once(key: str, function: Callable[..., Any], *args: Any) -> None:
     For what workers are to do before some tasks, such as the initializer of an executor: each task brings it along.
     Tasks that run in here while it is called, since it waits for them, find it done. Blocks as long as the function
     does. What it changes in the process lasts: the directory, the environment, handlers of signals, which are put back
-    after tasks otherwise. Raises what it raises, and then counts as not run. Called by tasks; not by several threads at
-    once.
+    after tasks otherwise. Classes of a script that it brings along in another version than they are here are put back.
+    Raises what it raises, and then counts as not run. Called by tasks; not by several threads at once.
     """
     if key in _keys:
         return
     _keys.add(key)
     try:
-        function(*args)
+        with class_states.here.aside():
+            function(*args)
     except BaseException:
         _keys.discard(key)
         raise

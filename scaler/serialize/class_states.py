@@ -8,6 +8,7 @@ others. But a program may change its classes while tasks are queued, so states d
 * when a function is to run, its classes are made what it brought, if others have set them since: of the same version
   only what has code in it, since each function has globals of its own, which methods are to share; what tasks have made
   of other attributes stays. Of another version all is set, and what only that one had is removed;
+* what a row has run once in its worker, an initializer say, sets classes for as long as it runs (`aside`);
 * arguments and other values set classes as they come, but for those that the function which runs has brought in another
   version: of what was scattered before a change the instances are used, not the class as it was.
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -83,6 +84,8 @@ class ClassStates:
         self._present: WeakKeyDictionary[type, _Present] = WeakKeyDictionary()
         #: what the function that runs has brought
         self._held = _NOTHING
+        #: what classes were and had that are others for a while, in an `aside`
+        self._aside: dict[type, tuple[_Present, dict[str, Any]]] | None = None
 
     def went(self, kind: type) -> None:
         """A class is pickled by value."""
@@ -120,6 +123,22 @@ class ClassStates:
             if kind not in self._held:
                 self._renew(kind, state, False)
 
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """A row makes something that comes from elsewhere: classes of other versions are put back in the end."""
+        before, self._aside = self._aside, {}
+        try:
+            yield
+        finally:
+            kept, self._aside = self._aside, before
+            for kind, (present, values) in kept.items():
+                self._remove(kind, self._present[kind].names - values.keys())
+                attributes = vars(kind)
+                for name, value in values.items():
+                    if attributes.get(name) is not value:
+                        setattr(kind, name, value)
+                self._present[kind] = present
+
     def _renew(self, kind: type, state: State, has_globals: bool) -> None:
         present = self._present.get(kind)
         if present is None:
@@ -131,14 +150,21 @@ class ClassStates:
                 self._set_code(kind, state, present)
 
     def _set(self, kind: type, state: State) -> None:
-        state.set_up(kind, state.given)
         before = self._present.get(kind)
+        if before is not None and (before.version is None or before.version != state.version):
+            attributes = vars(kind)
+            if self._aside is not None and kind not in self._aside:
+                self._aside[kind] = before, {name: attributes[name] for name in before.names if name in attributes}
+        state.set_up(kind, state.given)
         if before is not None:
-            for name in before.names - state.attributes.keys():
-                if name in vars(kind):
-                    with contextlib.suppress(AttributeError, TypeError):
-                        delattr(kind, name)
+            self._remove(kind, before.names - state.attributes.keys())
         self._note(kind, state)
+
+    def _remove(self, kind: type, names: Iterable[str]) -> None:
+        for name in names:
+            if name in vars(kind):
+                with contextlib.suppress(AttributeError, TypeError):
+                    delattr(kind, name)
 
     def _set_code(self, kind: type, state: State, present: _Present) -> None:
         """Set what has code in it, unless a task has put something else there."""

@@ -96,6 +96,16 @@ def test_graphs_that_are_queued_find_their_class_as_it_was(client, hold, script)
         assert type(made) is script["C"]
 
 
+def test_calls_of_an_executor_that_are_queued_find_their_class_as_it_was(start_cluster, script):
+    with Executor(address=start_cluster(1).address, initializer=script["use"], initargs=(1,)) as executor:
+        expected = []
+        for rate in (1, 2, 1, 3) * 5:
+            script["C"].rate = rate
+            expected.append((executor.submit(script["use"], rate), (rate, rate)))
+            expected.append((executor.submit(script["take"], script["C"](rate)), (True, (rate, rate))))
+        assert [call.result(20) for call, _ in expected] == [wanted for _, wanted in expected]
+
+
 def test_maps_of_an_executor_that_are_queued_find_their_class_as_it_was(start_cluster, script):
     with Executor(address=start_cluster(1).address) as executor:
         maps = []

@@ -12,6 +12,7 @@ import pytest
 from support.elsewhere import Elsewhere
 from support.runner import CLIENT, Agent
 
+from scaler.extension import forget_run, run_once
 from scaler.protocol.messages import EACH, GRAPH, TOGETHER
 from scaler.serialize import payload
 from scaler.serialize.call import Slot, encode_call, encode_entries
@@ -302,3 +303,26 @@ def test_a_class_that_is_used_no_more_is_let_go() -> None:
     script.drop_functions()
     gc.collect()
     assert not script.classes_there()
+
+
+def initialized(initializer: bytes, function: Any, *args: Any) -> Any:
+    run_once("key", lambda: payload.loads(initializer)())
+    return function(*args)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_what_an_initializer_brings_does_not_turn_the_class_back(is_changed: bool) -> None:
+    script = Script(
+        "class C:\n  rate, model, more = 1, None, 1\n"
+        "def f(c): return c.rate, c.model, getattr(c, 'more', 0), C.found\n"
+        "def initialize(): C.model, C.found = 'loaded', C.rate"
+    )
+    initializer = payload.dumps(script["initialize"])
+    if is_changed:
+        script["C"].rate = 2
+        del script["C"].more
+    row = script.submit(initialized, initializer, script["f"], script["C"]())
+    try:
+        assert script.finish()[row] == ((2, None, 0, 1) if is_changed else (1, "loaded", 1, 1))
+    finally:
+        forget_run("key")
