@@ -179,15 +179,21 @@ class ClassStates:
         self._present[kind] = _Present(state.mark, state.version, frozenset(state.attributes), code)
 
 
-@contextlib.contextmanager
-def decoding(is_function: bool) -> Iterator[Brought]:
-    """Give the classes that come with what this thread decodes until the end of the block."""
-    made = _Decoding({}, is_function)
-    token = _decoding.set(made)
-    try:
-        yield made.brought
-    finally:
-        _decoding.reset(token)
+class decoding:  # in lower case, as what is called; a generator would take longer
+    """Gives the classes that come with what this thread decodes until the end of the block."""
+
+    __slots__ = ("_is_function", "_token")
+
+    def __init__(self, is_function: bool) -> None:
+        self._is_function = is_function
+
+    def __enter__(self) -> Brought:
+        brought: Brought = {}
+        self._token = _decoding.set(_Decoding(brought, self._is_function))
+        return brought
+
+    def __exit__(self, *_: object) -> None:
+        _decoding.reset(self._token)
 
 
 #: those of this process
