@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from scaler.serialize.recent import Recent
 from scaler.serialize.watch import Binding, bindings, is_current
@@ -32,16 +33,17 @@ class _Known:
 
     __slots__ = ("kind", "version", "watched")
 
-    def __init__(self, kind: type, version: str | None, watched: list[Binding] | None) -> None:
+    def __init__(self, kind: type, version: str | None, watched: list[Binding]) -> None:
         #: kept alive so that its id stays its own
         self.kind = kind
         self.version = version
-        #: None if not all is seen: it has no version if it is large, else one that is made each time
         self.watched = watched
 
 
 #: by id of the class
 _known: Recent[int, _Known] = Recent(_LIMIT)
+#: those of which not all is seen, which may be large; whether they have versions, which are made each time
+_unseen: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
 #: those made here lately
 _made: Recent[str, bool] = Recent(_LIMIT)
 
@@ -49,20 +51,22 @@ _made: Recent[str, bool] = Recent(_LIMIT)
 def version_of(kind: type, contents: Contents) -> str | None:
     """The version of a class as it is now, 32 characters; None if it has none. Any thread may call it."""
     known = _known.fresh.get(id(kind)) or _known.get(id(kind))
-    if known is not None:
-        if known.watched is None:
-            return None if known.version is None else _version(kind, contents)[0]
-        if is_current(known.watched):
-            return known.version
+    if known is not None and is_current(known.watched):
+        return known.version
+    has_version = _unseen.get(kind)
+    if has_version is not None:
+        return _version(kind, contents)[0] if has_version else None
     watched, is_all = bindings(kind, most=MOST_ITEMS, is_alone=True)  # first: what changes meanwhile is seen next time
     version, absent, size = _version(kind, contents)
     if absent and not is_all:
         watched, is_all = bindings(kind, absent, most=MOST_ITEMS, is_alone=True)
         version, _, size = _version(kind, contents)
-    if not is_all and size > MOST_BYTES:
-        version = None
-    _known.put(id(kind), _Known(kind, version, watched if is_all else None))
-    return version
+    if is_all:
+        _known.put(id(kind), _Known(kind, version, watched))
+        return version
+    _known.forget(id(kind))
+    _unseen[kind] = size <= MOST_BYTES
+    return version if size <= MOST_BYTES else None
 
 
 def is_version(text: str) -> bool:
