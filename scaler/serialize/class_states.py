@@ -8,7 +8,8 @@ others. But a program may change its classes while tasks are queued, so states d
 * when a function is to run, its classes are made what it brought, if others have set them since: of the same version
   only what has code in it, since each function has globals of its own, which methods are to share; what tasks have made
   of other attributes stays. Of another version all is set, and what only that one had is removed;
-* what a row has run once in its worker, an initializer say, sets classes for as long as it runs (`aside`);
+* what a row has run once in its worker, an initializer say, sets classes while it runs (`aside`), and so does a
+  row that a waiting task runs itself (`inside`);
 * arguments and other values set classes as they come, but for those that the function which runs has brought in another
   version: of what was scattered before a change the instances are used, not the class as it was.
 
@@ -74,6 +75,32 @@ class _Decoding(NamedTuple):
 _decoding: ContextVar[_Decoding | None] = ContextVar("_decoding", default=None)
 
 
+class _Was(NamedTuple):
+    """A class before it was another for a while."""
+
+    present: _Present
+    attributes: Mapping[str, Any]
+    #: of attributes that came or went
+    names: set[str]
+
+
+class _Aside(NamedTuple):
+    """Classes that are others for a while."""
+
+    were: dict[type, _Was]
+    #: those of the same version, too, which the program that runs has changed perhaps
+    is_all: bool
+
+    def note(self, kind: type, present: _Present, state: State) -> None:
+        """A class is about to be set."""
+        was = self.were.get(kind)
+        if was is None:
+            if not self.is_all and state.version is not None and present.version == state.version:
+                return
+            was = self.were[kind] = _Was(present, dict(vars(kind)), set(present.names))
+        was.names.update(state.attributes)
+
+
 class ClassStates:
     """Those of one process. Any thread may call it, but for `enter`."""
 
@@ -84,8 +111,8 @@ class ClassStates:
         self._present: WeakKeyDictionary[type, _Present] = WeakKeyDictionary()
         #: what the function that runs has brought
         self._held = _NOTHING
-        #: what classes were and had that are others for a while, in an `aside`
-        self._aside: dict[type, tuple[_Present, dict[str, Any]]] | None = None
+        #: classes that are others for a while
+        self._aside: _Aside | None = None
 
     def went(self, kind: type) -> None:
         """A class is pickled by value."""
@@ -126,18 +153,32 @@ class ClassStates:
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """A row makes something that comes from elsewhere: classes of other versions are put back in the end."""
-        before, self._aside = self._aside, {}
+        before, self._aside = self._aside, _Aside({}, False)
         try:
             yield
         finally:
-            kept, self._aside = self._aside, before
-            for kind, (present, values) in kept.items():
-                self._remove(kind, self._present[kind].names - values.keys())
-                attributes = vars(kind)
-                for name, value in values.items():
-                    if attributes.get(name) is not value:
-                        setattr(kind, name, value)
-                self._present[kind] = present
+            self._put_back(before)
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """A row runs inside another one: what it is given sets all classes, and these are put back in the end."""
+        before, self._aside = self._aside, _Aside({}, True)
+        held, self._held = self._held, _NOTHING
+        try:
+            yield
+        finally:
+            self._held = held
+            self._put_back(before)
+
+    def _put_back(self, before: _Aside | None) -> None:
+        aside, self._aside = self._aside, before
+        assert aside is not None
+        for kind, was in aside.were.items():
+            self._remove(kind, was.names - was.attributes.keys())
+            for name in was.names & was.attributes.keys():
+                if vars(kind).get(name) is not was.attributes[name]:
+                    setattr(kind, name, was.attributes[name])
+            self._present[kind] = was.present
 
     def _renew(self, kind: type, state: State, has_globals: bool) -> None:
         present = self._present.get(kind)
@@ -151,10 +192,8 @@ class ClassStates:
 
     def _set(self, kind: type, state: State) -> None:
         before = self._present.get(kind)
-        if before is not None and (before.version is None or before.version != state.version):
-            attributes = vars(kind)
-            if self._aside is not None and kind not in self._aside:
-                self._aside[kind] = before, {name: attributes[name] for name in before.names if name in attributes}
+        if before is not None and self._aside is not None:
+            self._aside.note(kind, before, state)
         state.set_up(kind, state.given)
         if before is not None:
             self._remove(kind, before.names - state.attributes.keys())

@@ -116,3 +116,17 @@ def test_maps_of_an_executor_that_are_queued_find_their_class_as_it_was(start_cl
             maps.append((executor.map(script["use"], range(5)), [(x, rate) for x in range(5)]))
         for found, wanted in maps:
             assert list(found) == wanted
+
+
+def test_rows_that_a_task_runs_while_it_waits_for_them_find_their_class_as_it_was(client, script):
+    exec(
+        "def outer(rates):\n"
+        "  import operator\n  from scaler import Client\n  client, futures = Client(), []\n"
+        "  for rate in rates:\n"
+        "    C.rate = rate\n"
+        "    futures.append(client.submit(operator.methodcaller('value'), C(rate)))\n"
+        "  C.rate, C.more = 9, 10\n"
+        "  return [future.result() for future in futures], C.rate, C.more\n",
+        script,
+    )
+    assert client.submit(script["outer"], [1, 2, 3]).result(20) == ([(1, 1), (2, 2), (3, 3)], 9, 10)

@@ -25,6 +25,7 @@ from scaler.client.waiting.event_loops import note_event_loop
 from scaler.client.waiting.resolving import Resolver
 from scaler.protocol.messages import ERROR, VALUES_EACH, u32
 from scaler.protocol.results import SpanResult
+from scaler.serialize import class_states
 from scaler.serialize.record import exception_record
 from scaler.worker import context, inline
 from scaler.worker.context import TaskContext
@@ -135,9 +136,10 @@ class NestedWaits:
         serializer, row_id = self._codec.serializer, task.batch + row
         inner = TaskContext(outer.client, row_id, task.name, task.priority, 0, outer.stream, serializer, task.root)
         try:
-            with context.entered(inner):  # clients among the arguments ask which task they are in
-                args, kwargs = self._claimed_rows.call_of(claimed)
-            outcome, body = inline.run_inline(inner, claimed.template.function, args, kwargs, serializer)
+            with class_states.here.inside():
+                with context.entered(inner):  # clients among the arguments ask which task they are in
+                    args, kwargs = self._claimed_rows.call_of(claimed)
+                outcome, body = inline.run_inline(inner, claimed.template.function, args, kwargs, serializer)
         except BaseException as error:
             outcome, body = ERROR, exception_record(error, task.name, context.largest_exception())
         if outcome != ERROR:
