@@ -64,6 +64,8 @@ class Inputs:
         self._lists: dict[Key, list[Any]] = {}
         #: the classes that came with functions and lists
         self._brought: dict[Key, Brought] = {}
+        #: the function that runs, or ran last, came with some
+        self._is_held = False
         #: values that rows of graphs were given, their bytes, and the classes that came with them; oldest first
         self._recent: OrderedDict[Key, tuple[Any, int, Brought]] = OrderedDict()
         self._recent_bytes = 0
@@ -101,7 +103,9 @@ class Inputs:
 
     def settle(self) -> None:
         """Let go of what rows of graphs were given, and of the classes that the last function came with."""
-        class_states.here.enter(None)
+        if self._is_held:
+            class_states.here.enter(None)
+            self._is_held = False
         if not self._recent:
             return
         with self._lock:
@@ -117,7 +121,10 @@ class Inputs:
     def function(self, run: Run) -> tuple[Any, AnySerializer | None]:
         """Return (function or list of graph entries, serializer), which runs from now on. Raises Failed."""
         found = self._decoded(self._functions, run.function, decode_function, "the function", run.name)
-        class_states.here.enter(self._brought.get(run.function))
+        if self._brought or self._is_held:
+            brought = self._brought.get(run.function)
+            class_states.here.enter(brought)
+            self._is_held = brought is not None
         return found
 
     def arguments(self, run: Run) -> list[Any]:
