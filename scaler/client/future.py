@@ -180,6 +180,10 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         """It has a result, or ended otherwise."""
         return self._state not in (PENDING, RUNNING)
 
+    def cancelled(self) -> bool:
+        """It was cancelled."""
+        return self._state in (CANCELLED, CANCELLED_AND_NOTIFIED)
+
     def running(self) -> bool:
         """It is known to run: it has done so for a tenth of a second or longer, or could not be cancelled any more."""
         return self._state is RUNNING

@@ -86,6 +86,7 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.JournalStart: "journalStart",
     m.JournalSlice: "journalSlice",
     m.JournalSynced: "journalSynced",
+    m.TaskHold: "taskHold",
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
 

@@ -62,6 +62,7 @@ struct Message {
     journalStart @53 :JournalStart;
     journalSlice @54 :JournalSlice;
     journalSynced @55 :JournalSynced;
+    taskHold @56 :Spans;
   }
 }
 

@@ -9,12 +9,15 @@ import threading
 import time
 from concurrent.futures import CancelledError
 from contextlib import nullcontext
+from random import Random
 from unittest.mock import Mock
 
 import pytest
 from support import no_descriptor_stays, until, within
 
 from scaler import Client, Executor, TaskTimeout, WorkerLost
+from scaler.client.io.line import Line
+from scaler.protocol.messages import TaskCancel
 
 WITH_SERIALIZERS = True
 
@@ -177,6 +180,37 @@ def test_cancel_takes_back_what_has_not_begun_and_nothing_else(client, tmp_path)
     assert [future.result(20) for future in waiting[50:]] == [2 * x for x in range(50, 100)]
     assert [future.result(20) for future in running] == ["held", "held"]
     assert not running[0].cancel()
+
+
+@pytest.mark.parametrize("order", ["as submitted", "backwards", "any"])
+def test_futures_that_are_cancelled_one_by_one_take_few_messages(client, tmp_path, monkeypatch, order):
+    """Each of those whose `cancel()` is true never runs, each other one does."""
+    marks, _ = occupy(client, tmp_path)
+    log = tmp_path / "ran"
+    log.touch()
+
+    def run(x):
+        with open(log, "a") as file:
+            file.write(f"{x}\n")
+
+    futures = dict(enumerate(client.submit(run, x) for x in range(3000)))
+    client.cancel(futures.pop(2999))  # it is answered behind them: all are where they wait
+    sent, send = [], Line.send
+    monkeypatch.setattr(Line, "send", lambda line, message: sent.append(type(message)) or send(line, message))
+    chosen = [x for x in futures if x % 10]
+    if order == "backwards":
+        chosen.reverse()
+    elif order == "any":
+        Random(1).shuffle(chosen)
+    cancelled = {x for x in chosen if futures[x].cancel()}
+    for mark in marks:
+        mark.unlink()
+    for x in futures.keys() - cancelled:
+        assert futures[x].result(20) is None
+    assert {int(line) for line in log.read_text().split()} == futures.keys() - cancelled
+    assert len(cancelled) > 2600
+    assert all(futures[x].cancelled() for x in cancelled)
+    assert sent.count(TaskCancel) < len(cancelled) / 2
 
 
 def test_cancel_by_force_ends_the_worker_and_only_that(client, tmp_path):

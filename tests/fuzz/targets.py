@@ -317,7 +317,7 @@ TO_AGENT = (
 )  # fmt: skip
 TO_CLIENT = (
     m.TaskResult, m.TaskClaimResponse, m.TaskRunning, m.TaskOutput, m.ObjectRequest, m.ObjectResponse, m.StoreOffers,
-    m.TaskBegun, m.HeartbeatEcho, m.DisconnectResponse, m.ShutdownResponse,
+    m.TaskBegun, m.TaskHold, m.HeartbeatEcho, m.DisconnectResponse, m.ShutdownResponse,
 )  # fmt: skip
 
 

@@ -140,6 +140,11 @@ def test_workers_that_are_stopped_come_to_rows_that_were_taken_back_meanwhile() 
     assert {"asked", "found"} <= met.keys()
 
 
+def test_rows_that_are_held_back_end_where_they_are_cancelled() -> None:
+    """That none of these begins is checked in each run; here, that there are some."""
+    assert sum(run(seed, "one by one").world.ended_here for seed in seeds(0, 3)) > 20
+
+
 def test_a_seed_says_all() -> None:
     stories = {tuple((when, who) for when, who, _ in run(3, "everything").world.events) for _ in range(2)}
     assert len(stories) == 1

@@ -23,7 +23,7 @@ from scaler.client.io.driver import SessionDriver
 from scaler.client.io.wakeup import Wakeup
 from scaler.client.liveness import Liveness
 from scaler.client.reference import ObjectOwner
-from scaler.client.waiting.cancellations import Cancellations
+from scaler.client.waiting.cancellations import SOON, Cancellations
 from scaler.client.waiting.owner import ClientOwner
 from scaler.protocol.messages import ObjectRelease
 
@@ -197,8 +197,31 @@ def test_a_cancellation_that_is_over_costs_later_results_nothing(error: type[Bas
         future.mark_cancelled()
         cancellations.answer([future])
 
-    future, cancellations = Future(Mock()), Cancellations(Mock(tell=tell))
+    future, cancellations = Future(Mock()), Cancellations(Mock())
     with contextlib.suppress(KeyboardInterrupt):
-        cancellations.cancel([future], False)
+        cancellations.cancel([future], False, tell)
     assert future.cancelled() == (error is None)
     assert cancellations.waits == []
+
+
+def test_cancellations_of_one_future_each_count_those_right_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, streaks = 100.0, []
+    monkeypatch.setattr("scaler.client.waiting.cancellations.time", Mock(monotonic=lambda: now))
+    cancellations = Cancellations(Mock())
+
+    def cancel(*futures: Future) -> None:
+        def tell(event: ev.Event) -> None:
+            assert isinstance(event, ev.Cancel)
+            streaks.append(event.streak)
+            cancellations.answer(futures)
+
+        cancellations.cancel(futures, False, tell)
+
+    for _ in range(3):
+        cancel(Future(Mock()))
+    now += 2 * SOON
+    cancel(Future(Mock()))
+    cancel(Future(Mock()))
+    cancel(Future(Mock()), Future(Mock()))
+    cancel(Future(Mock()))
+    assert streaks == [0, 1, 2, 0, 1, 0, 1]

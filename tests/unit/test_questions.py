@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from simulator.scripted import FakeScheduler, graph, hello, result, task
+from simulator.scripted import FakeScheduler, graph, hello, result, spans, task
 
 from scaler.errors import UnknownTask
 from scaler.monitor.questions import parse_task
-from scaler.protocol.messages import STORED, VALUES_EACH, Query, QueryResult, TaskBegun, TaskResult
+from scaler.protocol.messages import STORED, VALUES_EACH, Query, QueryResult, TaskBegun, TaskHold, TaskResult
 from scaler.protocol.results import ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.explaining import Reason
@@ -139,6 +139,16 @@ def test_rows_of_a_client_that_does_not_read(fake: FakeScheduler) -> None:
     assert reason(fake, 18) == (
         Reason.CLIENT_DOES_NOT_READ,
         "its client has not read 70 MB of results: its rows wait until it does",
+    )
+
+
+def test_rows_of_a_client_that_cancels_others(fake: FakeScheduler) -> None:
+    fake.agent(1)
+    client = fake.client()
+    fake.say(client, task(10, 9), spans(TaskHold, 0, (10, 0, 9)))
+    assert reason(fake, 18) == (
+        Reason.CLIENT_CANCELS,
+        "its client cancels rows one by one: others wait meanwhile",
     )
 
 

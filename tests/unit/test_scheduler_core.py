@@ -18,6 +18,7 @@ from scaler.protocol.messages import (
     VALUES_LIST,
     BalanceRequest,
     BalanceResponse,
+    ClientClear,
     ClientDeparture,
     ClientShutdown,
     DisconnectRequest,
@@ -35,6 +36,7 @@ from scaler.protocol.messages import (
     TaskCancel,
     TaskClaim,
     TaskClaimResponse,
+    TaskHold,
     TaskOutput,
     TaskResult,
     TaskRunning,
@@ -884,6 +886,65 @@ def test_a_queued_row_is_cancelled_at_once() -> None:
     fake.cancel(client, (10, 1, 3))
     assert fake.ends(client) == [(10, 1, 3, CANCELLED)]
     assert fake.core.state.queues.rows == 3
+
+
+def test_rows_that_are_held_back_go_to_no_agent_until_they_are_let_go() -> None:
+    fake = FakeScheduler()
+    client, other = fake.client(), fake.client()
+    fake.say(client, task(10, 50))
+    fake.say(client, spans(TaskHold, 0, (10, 5, 20)))
+    assert [list(held) for held in fake.heard(client, TaskHold)] == [[(0, 10, 5, 20)]]
+    agent = fake.agent(2)
+    assert fake.placed(agent) == []
+    fake.say(client, task(100, 1))  # nor does what it submits meanwhile
+    fake.say(other, task(10, 1))
+    assert len(fake.placed(agent)) == 1
+    fake.cancel(client, (10, 5, 10))
+    assert fake.ends(client) == [(10, 5, 10, CANCELLED)]
+    fake.say(client, TaskHold())
+    assert fake.heard(client, TaskHold) == []
+    assert fake.placed(agent) != []
+
+
+def test_only_rows_that_no_agent_has_are_held_back() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 50))
+    there = [span[1:] for span in fake.placed(agent)]
+    (lo, hi) = there[0]
+    fake.say(client, spans(TaskHold, 0, (10, 0, 50), (999, 0, 1), (10, 40, 60)))
+    assert [list(held) for held in fake.heard(client, TaskHold)] == [[(0, 10, hi, 50)]]
+    fake.report(agent, client, result(10, lo, hi))
+    assert fake.placed(agent) == []
+
+
+@pytest.mark.parametrize("first", ["read", "let go"])
+def test_rows_are_held_back_for_as_long_as_there_is_a_reason(first: str) -> None:
+    """Its client cancels rows one by one, and does not read what it is sent."""
+    fake = FakeScheduler()
+    client = fake.client()
+    fake.say(client, task(10, 50))
+    fake.say(client, spans(TaskHold, 0, (10, 0, 50)))
+    fake.handle(ev.Unread(client, 70_000_000, 1_000))
+    agent = fake.agent(2)
+    ends = [lambda: fake.handle(ev.Unread(client, 0, 0)), lambda: fake.say(client, TaskHold())]
+    for end in ends if first == "read" else reversed(ends):
+        assert fake.placed(agent) == []
+        end()
+    assert fake.placed(agent) != []
+
+
+def test_a_client_that_clears_or_leaves_while_rows_are_held_back_leaves_nothing() -> None:
+    fake = FakeScheduler()
+    client = fake.client()
+    for farewell in (ClientClear(), DisconnectRequest()):
+        fake.say(client, task(10, 50))
+        fake.say(client, spans(TaskHold, 0, (10, 0, 50)))
+        fake.say(client, farewell)
+        assert fake.core.state.queues.rows == 0
+        validate(fake.core.state)
+    assert fake.core.state.queues.items() == []
 
 
 def test_rows_at_an_agent_are_asked_of_it() -> None:

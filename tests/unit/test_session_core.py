@@ -1,6 +1,8 @@
 """What the client's session does, case by case; the scheduler is played by the test."""
 
+import math
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from support.weight import objects_below
 
 from scaler.client.core import events as ev
 from scaler.client.core import lineage
+from scaler.client.core.holding import FEW, FIRST_TAKE, GROWTH, LINGER
 from scaler.client.core.session import SessionCore
 from scaler.client.core.unanswered import UnansweredRequests
 from scaler.errors import ProtocolError
@@ -38,6 +41,7 @@ from scaler.protocol.messages import (
     TaskCancel,
     TaskClaim,
     TaskClaimResponse,
+    TaskHold,
     TaskResult,
     TaskRunning,
     u32,
@@ -263,6 +267,147 @@ def test_a_refused_cancellation_is_said_to_the_tokens() -> None:
     (effect,) = session.hear(spans(TaskRunning, 0, (10, 1, 2)))
     assert isinstance(effect, ev.CancelRefused)
     assert list(effect.tokens) == tokens[1:]
+
+
+def one_by_one(session: Session, tokens: list[Token], streak: int = 0, now: float = 0.5) -> list[Any]:
+    """Cancel these right after so many others; what is to be done about all of it."""
+    return [effect for i, token in enumerate(tokens, streak) for effect in session.do(cancel(token, i), now=now)]
+
+
+def cancel(token: Token, streak: int, force: bool = False) -> ev.Cancel:
+    return ev.Cancel([token], force, streak)
+
+
+def holds(effects: list[Any]) -> list[list[tuple[int, int, int, int]]]:
+    """What was asked to be held back."""
+    sent = [effect.message for effect in effects if isinstance(effect, ev.Transmit)]
+    return [list(message) for message in sent if isinstance(message, TaskHold)]
+
+
+def cancels(effects: list[Any]) -> list[tuple[int, int, int, int]]:
+    """What the scheduler was asked to cancel."""
+    sent = [effect.message for effect in effects if isinstance(effect, ev.Transmit)]
+    return [span for message in sent if isinstance(message, TaskCancel) for span in message.spans]
+
+
+def held(rows: int) -> tuple[Session, list[Token]]:
+    """A session with a batch of which all rows but the first ones are held back."""
+    session = Session()
+    tokens = session.submit(task(10, rows))
+    one_by_one(session, tokens[: FEW + 1])
+    session.hear(spans(TaskHold, 0, (10, FEW + 1, min(rows, FEW + 1 + FEW * GROWTH))))
+    return session, tokens
+
+
+def test_after_a_few_cancellations_right_after_each_other_rows_near_are_to_be_held_back() -> None:
+    session = Session()
+    tokens = session.submit(task(10, 200))
+    assert holds(one_by_one(session, tokens[:FEW])) == []
+    assert holds(one_by_one(session, tokens[FEW : FEW + 1], FEW)) == [[(0, 10, FEW + 1, FEW + 1 + FEW * GROWTH)]]
+    assert holds(one_by_one(session, tokens[FEW + 1 : FEW + 2], FEW)) == []  # it was asked for
+    assert holds(one_by_one(session, tokens[150:151], FEW)) == [[(0, 10, 151, 200)]]
+    assert holds(one_by_one(session, tokens[149:150], FEW)) == [[(0, 10, 149 - FEW * GROWTH, 149)]]  # it goes down
+
+
+def test_rows_that_are_held_back_end_at_once_and_are_told_of_together() -> None:
+    session, tokens = held(40)
+    effects = one_by_one(session, tokens[10:20], FEW + 1)
+    assert [type(effect) for effect in effects] == [ev.Resolve] * 10
+    assert {(e.span.outcome, *e.tokens) for e in effects} == {(CANCELLED, token) for token in tokens[10:20]}
+    assert session.do(now=0.5 + LINGER / 2) == []
+    effects = session.do(now=0.5 + LINGER)
+    assert [type(effect.message) for effect in effects if not isinstance(effect.message, Heartbeat)] == [
+        TaskCancel,
+        TaskHold,
+    ]
+    assert (cancels(effects), holds(effects)) == ([(0, 10, 10, 20)], [[]])
+    assert session.hear(ended(10, 10, 20, CANCELLED)) == []  # the scheduler says so, too
+    assert cancels(one_by_one(session, tokens[30:31], FEW)) == [(0, 10, 30, 31)]  # it may have begun
+
+
+def test_a_row_that_was_not_held_back_is_asked_for() -> None:
+    session = Session()
+    tokens = session.submit(task(10, 20))
+    one_by_one(session, tokens[: FEW + 1])
+    session.hear(spans(TaskHold, 0, (10, 15, 20)))
+    assert cancels(one_by_one(session, tokens[14:16], FEW)) == [(0, 10, 14, 15)]
+
+
+def test_what_is_held_back_goes_on_when_something_is_submitted_or_said_goodbye() -> None:
+    for event in (ev.Submit(task(100, 1), [Token()]), ev.Request(DisconnectRequest())):
+        session, tokens = held(40)
+        one_by_one(session, tokens[10:20], FEW + 1)
+        effects = session.do(event)
+        assert (cancels(effects), holds(effects)) == ([(0, 10, 10, 20)], [[]])
+        assert session.core.holding.due == math.inf
+
+
+def test_an_answer_that_comes_after_rows_were_let_go_is_none() -> None:
+    session = Session()
+    tokens = session.submit(task(10, 40))
+    one_by_one(session, tokens[: FEW + 1])
+    session.submit(task(100, 1))
+    session.hear(spans(TaskHold, 0, (10, FEW + 1, 40)))
+    assert cancels(one_by_one(session, tokens[20:21])) == [(0, 10, 20, 21)]
+    (wanted,) = holds(one_by_one(session, tokens[21:22], 2 * FEW))  # the first time was in vain
+    session.hear(spans(TaskHold, 0, *(span[1:] for span in wanted)))
+    assert cancels(one_by_one(session, tokens[22:23], FEW)) == []
+
+
+@pytest.mark.parametrize("anew", [Session.anew, Session.taken_over])
+def test_another_scheduler_holds_nothing_back_and_hears_what_has_ended(
+    anew: Callable[[Session], list[Message]],
+) -> None:
+    session, tokens = held(40)
+    one_by_one(session, tokens[10:20], FEW + 1)
+    said = anew(session)
+    assert [list(message.ended) for message in said if isinstance(message, Task)] == [[10, 20]]
+    assert not [message for message in said if isinstance(message, TaskHold)]
+    assert cancels(one_by_one(session, tokens[20:21], 1)) == [(0, 10, 20, 21)]
+
+
+def test_whoever_cancels_slowly_holds_nothing_back_for_long() -> None:
+    session, tokens = held(400)
+    now = 0.5
+    for i, token in enumerate(tokens[10:60]):
+        if session.core.holding.due == math.inf:
+            break
+        now += LINGER / 2
+        session.do(cancel(token, FEW + 1 + i), now=now)
+    assert now < 0.5 + 2 * FIRST_TAKE
+
+
+def test_cancelling_some_now_and_then_is_no_reason_to_hold_rows_back() -> None:
+    session = Session()
+    tokens = session.submit(task(10, 1000))
+    asked = 0
+    for at in range(0, 1000, 10):
+        said = holds(one_by_one(session, tokens[at : at + 6], now=at))
+        asked += len(said)
+        if said:
+            session.hear(TaskHold())
+        session.do(now=at + 1.0)
+    assert asked == 1
+
+
+def test_a_scheduler_that_holds_back_what_nobody_has_named_is_refused() -> None:
+    session = Session()
+    tokens = session.submit(task(10, 4000))
+    with pytest.raises(ProtocolError, match="nobody has asked"):
+        session.hear(TaskHold())
+    one_by_one(session, tokens[: FEW + 1])
+    with pytest.raises(ProtocolError, match="rows 100 to 4000000000 of batch 10, which were not all named"):
+        session.hear(spans(TaskHold, 0, (10, 100, 4_000_000_000)))
+
+
+def test_all_rows_of_a_batch_can_end_while_they_are_held_back() -> None:
+    session = Session()
+    tokens = session.submit(task(10, 20))
+    one_by_one(session, tokens[: FEW + 1])
+    session.hear(ended(10, 0, FEW + 1, CANCELLED), spans(TaskHold, 0, (10, FEW + 1, 20)))
+    assert resolved(one_by_one(session, tokens[FEW + 1 :], FEW + 1))[-1] == (19, 20, 1)
+    assert session.core.pending.by_id == {}
+    assert cancels(session.do(now=1.0)) == [(0, 10, FEW + 1, 20)]
 
 
 def test_a_claim_of_a_map_asks_for_half_of_what_is_left() -> None:

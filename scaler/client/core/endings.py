@@ -33,7 +33,7 @@ from scaler.protocol.messages import (
     TaskRunning,
     u32,
 )
-from scaler.protocol.results import SpanResult, cut, spans_of
+from scaler.protocol.results import NO_SIZES, SpanResult, cut, spans_of
 
 #: outcomes of rows that have no value
 _WITHOUT_VALUE = frozenset({ERROR, CANCELLED, LOST})
@@ -110,6 +110,16 @@ class RowEndings:
         if not self._pending.by_id:
             self._unanswered.clear()
         return [Transmit(TaskCancel(leftover, group.is_forced))] if leftover else []
+
+    def cancel(self, pending: PendingBatch, row: int) -> list[Effect]:
+        """A row that the scheduler holds back ends as cancelled; the scheduler hears of it later."""
+        pending.done[row] = 1
+        group = pending.group
+        group.left -= 1
+        group.failed = True
+        span = SpanResult(pending.task.batch, row, row + 1, CANCELLED, 0, 0, NO_SIZES, b"")
+        ended: list[Effect] = [Resolve(pending.tokens_of(row, row + 1), span, pending.task)]
+        return ended if group.left else ended + self._end(group)
 
     def take_begun(self, message: TaskBegun) -> list[Effect]:
         """Rows have run for a while."""

@@ -107,6 +107,8 @@ class Cancel:
     tokens: Sequence[Any]
     #: also those that run, by ending their workers
     force: bool
+    #: how many cancellations of one token each came right before this one, which is of one, too
+    streak: int = 0
 
 
 @record

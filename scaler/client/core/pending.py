@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scaler.client.core.events import BatchGroup, Submit
-from scaler.protocol.messages import Task
+from scaler.protocol.messages import GRAPH, Spans, Task
 
 #: batches that have ended and are not looked for: as many as are pending, and so many more, before they are left out
 FEW = 1_000
@@ -127,6 +127,31 @@ class PendingBatches:
             pending = self.batch_of(token.id)
             if pending is not None:
                 found += [(pending, row) for row in pending.rows_of(token)]
+        return found
+
+    def rows_near(self, row_id: int, rows: int, backwards: bool) -> Spans:
+        """Rows with tokens of their own that come after this one, or before it, and have not ended; at most so many."""
+        order, found = self._order, Spans()
+        at = bisect_right(order, row_id) - 1
+        while rows > 0 and 0 <= at < len(order):
+            pending = self.by_id.get(order[at])
+            at += -1 if backwards else 1
+            if pending is None or pending.whole or pending.task.form == GRAPH:
+                continue
+            done, batch = pending.done, pending.task.batch
+            if backwards:
+                hi = done.rfind(0, 0, max(0, row_id - batch)) + 1
+                lo = max(0, hi - rows)
+            else:
+                lo = done.find(0, max(0, row_id + 1 - batch))
+                hi = min(len(done), lo + rows) if lo >= 0 else -1
+            while 0 <= lo < hi:
+                end = done.find(1, lo, hi)
+                end = hi if end < 0 else end
+                if lo < end:
+                    found.add(0, batch, lo, end)
+                    rows -= end - lo
+                lo = done.find(0, end, hi)
         return found
 
     def need(self, value_id: int) -> Any:

@@ -31,6 +31,7 @@ from scaler.client.core.events import (
     Transmit,
     Welcomed,
 )
+from scaler.client.core.holding import Holding, parts_of
 from scaler.client.core.lineage import Lineage
 from scaler.client.core.object_table import ObjectTable, announce_message, release_message
 from scaler.client.core.pending import PendingBatch, PendingBatches
@@ -54,15 +55,13 @@ from scaler.protocol.messages import (
     TaskCancel,
     TaskClaim,
     TaskClaimResponse,
+    TaskHold,
     TaskOutput,
     TaskResult,
     TaskRunning,
     u32,
     u64,
 )
-
-#: spans of rows that one message asks to have cancelled, at most
-SPANS = 10_000
 
 
 class SessionCore:
@@ -77,7 +76,11 @@ class SessionCore:
         self._unanswered = UnansweredRequests()
         #: what has ended and may have to be run again
         self.lineage = Lineage(self.pending, self.objects)
-        endings = RowEndings(self.pending, self.objects, self.lineage, self._unanswered)
+        self._endings = endings = RowEndings(self.pending, self.objects, self.lineage, self._unanswered)
+        #: rows that are cancelled one by one
+        self.holding = Holding()
+        #: of the events that are handled, seconds
+        self._now = 0.0
         #: how many schedulers this session has been told to anew
         self.generation = 0
         #: the scheduler took the place of another, which knew this client, and has not been told all yet
@@ -108,6 +111,7 @@ class SessionCore:
             TaskBegun: endings.take_begun,
             TaskRunning: endings.take_running,
             TaskClaimResponse: endings.take_claims,
+            TaskHold: self._task_hold,
             TaskOutput: lambda m: [Printed(m.row, m.name, m.stream, m.text)],
             ObjectRequest: self._object_request,
             ObjectResponse: lambda m: [StoreAnswered(m)],
@@ -126,8 +130,11 @@ class SessionCore:
     def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Take what happened, in order; what is to be done about it. KeyError for a message that no scheduler sends."""
         effects: list[Effect] = []
+        self._now = now
         for event in events:
             effects.extend(self._handlers[type(event)](event))
+        if now >= self.holding.due:
+            effects += self._release_held()
         if self._heartbeat is not None and now >= self._next_heartbeat:
             self._next_heartbeat = now + self._heartbeat
             effects.append(Transmit(Heartbeat(now)))
@@ -141,7 +148,8 @@ class SessionCore:
     # ---- the user's side -------------------------------------------------------------------------------------------
     def _submit(self, event: Submit) -> list[Effect]:
         self.pending.add(event)
-        return [Transmit(event.task)] if not self._is_silenced else []
+        sent: list[Effect] = [Transmit(event.task)] if not self._is_silenced else []
+        return [*self._release_held(), *sent] if self.holding.is_on else sent
 
     def _announce(self, event: Announce) -> list[Effect]:
         objects = self.objects
@@ -181,6 +189,7 @@ class SessionCore:
         return [Transmit(release_message(event.ids))] if not self._is_silenced else []
 
     def _request(self, event: Request) -> list[Effect]:
+        told = self._release_held() if self.holding.is_on else []
         if type(event.message) is ClientClear:
             self.pending.clear()
             self.lineage.clear()
@@ -188,10 +197,13 @@ class SessionCore:
             self._unanswered.clear()
         elif type(event.message) is DisconnectRequest:
             self._is_leaving = True
-        return [Transmit(event.message)]
+        return [*told, Transmit(event.message)]
 
     def _cancel(self, event: Cancel) -> list[Effect]:
         rows = self.pending.rows_of(event.tokens)
+        is_lone = len(event.tokens) == len(rows) == 1
+        if is_lone and self.holding.is_on and self.holding.take(*rows[0], self._now):
+            return self._endings.cancel(*rows[0])
         if event.force:
             for pending, _ in rows:
                 pending.group.is_forced = True
@@ -199,7 +211,21 @@ class SessionCore:
         if not spans:
             return []
         self._unanswered.add_cancel(event, self.pending)
-        return [] if self._is_silenced else [Transmit(TaskCancel(part, event.force)) for part in _parts_of(spans)]
+        if self._is_silenced:
+            return []
+        asked: list[Effect] = [Transmit(TaskCancel(part, event.force)) for part in parts_of(spans)]
+        if is_lone:
+            pending, row = rows[0]
+            said = self.holding.ask(self.pending, pending.task.batch + row, event.streak, self._now)
+            asked += map(Transmit, said)
+        return asked
+
+    def _task_hold(self, message: TaskHold) -> list[Effect]:
+        self.holding.answer(message, self._now)
+        return []
+
+    def _release_held(self) -> list[Effect]:
+        return [*map(Transmit, self.holding.release())]
 
     def _claim(self, event: Claim) -> list[Effect]:
         rows = [(pending, row) for pending, row in self.pending.rows_of([event.token]) if _may_claim(pending.task)]
@@ -217,6 +243,7 @@ class SessionCore:
         self.workers = event.workers
         if event.resumed:
             return []
+        self.holding.forget()
         self._is_returning = event.returned
         self.generation += not event.returned
         if self._is_leaving:
@@ -289,14 +316,6 @@ def _needs(tasks: Iterable[Task]) -> set[int]:
 def _may_claim(task: Task) -> bool:
     """Rows of it can run inside of a task that waits for them."""
     return task.form != GRAPH and not task.flags & FRESH
-
-
-def _parts_of(spans: Spans) -> list[Spans]:
-    """The same spans in messages between which the scheduler can see to others."""
-    return [
-        Spans(spans.clients[at : at + SPANS], spans.batches[at : at + SPANS], spans.spans[2 * at : 2 * (at + SPANS)])
-        for at in range(0, len(spans.batches), SPANS)
-    ]
 
 
 def _spans_of_rows(rows: Iterable[tuple[PendingBatch, int]]) -> Spans:

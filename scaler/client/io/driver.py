@@ -8,10 +8,11 @@ thread takes everything queued at once.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from scaler.client.core import events as ev
@@ -80,6 +81,22 @@ class SessionDriver:
         self._events.extend(events)
         if not self._flush_here():
             self.wake()
+
+    def tell_here(self, event: ev.Event, is_quick: Callable[[ev.Effect], bool]) -> list[ev.Effect]:
+        """`tell`, and what the caller is to carry out, rather than the I/O thread: all of it, if that is quick.
+
+        To be called, and done, in an `Uninterrupted` block.
+        """
+        self._events.append(event)
+        if self.lock.acquire(False):
+            try:
+                self._send(())
+                if all(map(is_quick, self._effects)):
+                    return self.take_effects()
+            finally:
+                self.lock.release()
+        self.wake()
+        return []
 
     def release(self, object_id: int) -> None:
         """An object is not needed. Called by the garbage collector, on any thread at any point: takes no lock."""
@@ -173,7 +190,12 @@ class SessionDriver:
     @property
     def is_lone(self) -> bool:
         """Exactly one row is under way, and nothing is queued. A guess: takes no lock."""
-        return not self._is_awake and self.session.pending.is_lone_row
+        return not self._is_awake and self.session.pending.is_lone_row and not self.session.holding.is_on
+
+    def patience(self, most: float) -> float:
+        """Seconds until the session has something to do by itself, at most so many. Takes no lock."""
+        due = self.session.holding.due
+        return most if due == math.inf else min(most, max(0.0, due - time.monotonic()))
 
     # ---- for whoever watches the connection: all of this under the lock --------------------------------------------
     @property

@@ -187,7 +187,7 @@ class IOThread:
 
     def _exchange(self) -> list[ev.Effect]:
         """Wait for something to do, then send and receive what there is; what is to be carried out."""
-        is_woken, is_readable = self._poller.poll(IDLE)
+        is_woken, is_readable = self._poller.poll(self._driver.patience(IDLE))
         if self._is_closing:
             return []
         is_idle = not (is_woken or is_readable)

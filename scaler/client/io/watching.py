@@ -80,6 +80,11 @@ class Watcher:
             except _CLOSED:
                 pass  # it is lost, and forgotten
 
+    def tell(self, event: ev.Event) -> None:
+        """Tell the session something, and carry out here what follows from it, if that is quick."""
+        with Uninterrupted():
+            self._quick_effects.carry_out(self._driver.tell_here(event, self._quick_effects.is_quick))
+
     def recover(self) -> None:
         """The calling thread was interrupted while it waited: the I/O thread watches the connection again."""
         connection, fd = self._line.connection, -1

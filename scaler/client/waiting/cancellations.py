@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from scaler.client.core import events as ev
@@ -16,6 +17,8 @@ from scaler.common.interrupts import ends_event_loop
 ANSWER_TIMEOUT = 5.0
 #: seconds that one waits for them which somebody who pressed Ctrl-C waits for
 INTERRUPTED_TIMEOUT = 1.0
+#: seconds between two cancellations, at most, that come one right after the other
+SOON = 0.05
 
 
 class _Wait:
@@ -42,32 +45,38 @@ class Cancellations:
         self._lock = threading.RLock()
         #: those of threads that wait now; replaced, never changed
         self.waits: list[_Wait] = []
+        #: when the last one was over, seconds, and how many of one future each came right before it
+        self._last, self._streak = 0.0, 0
 
-    def cancel(self, futures: Iterable[Future], force: bool) -> None:
+    def cancel(self, futures: Iterable[Future], force: bool, tell: Callable[[ev.Event], None]) -> None:
         """Take back the tasks of these futures, with `force` also those that run.
 
-        Blocks until that is answered. Not after Ctrl-C in an event loop: asyncio cancels what is awaited one by one.
+        `tell` tells the session, and may carry out here what follows. Blocks until that is answered; not after Ctrl-C
+        in an event loop: asyncio cancels what is awaited one by one.
         """
         if ends_event_loop():
             self._driver.tell(ev.Cancel(list(futures), force))
         else:
-            self._cancel(list(futures), force, 2 * ANSWER_TIMEOUT if force else ANSWER_TIMEOUT)
+            self._cancel(list(futures), force, 2 * ANSWER_TIMEOUT if force else ANSWER_TIMEOUT, tell)
 
-    def _cancel(self, futures: list[Future], force: bool, patience: float) -> None:
+    def _cancel(self, futures: list[Future], force: bool, patience: float, tell: Callable[[ev.Event], None]) -> None:
+        is_next = len(futures) == 1 and time.monotonic() - self._last < SOON
+        self._streak = self._streak + 1 if is_next else 0
         wait = _Wait(futures)
         try:
             with self._lock:
                 self.waits = [*self.waits, wait]
             wait.end([future for future in wait.left.copy().values() if future.done()])
-            self._driver.tell(ev.Cancel(futures, force))
+            tell(ev.Cancel(futures, force, self._streak))
             wait.is_over.wait(patience)
         finally:  # each result that comes looks at all of them
+            self._last = time.monotonic()
             with self._lock:
                 self.waits = [other for other in self.waits if other is not wait]
 
     def abandon(self, futures: Iterable[Future]) -> None:
         """`cancel` what an interrupted thread has waited for, also if it runs: blocks for a moment at most."""
-        self._cancel(list(futures), True, INTERRUPTED_TIMEOUT)
+        self._cancel(list(futures), True, INTERRUPTED_TIMEOUT, self._driver.tell)
 
     def answer(self, tokens: Iterable[Any]) -> None:
         """These have ended, or are known to run."""

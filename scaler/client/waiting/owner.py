@@ -110,7 +110,7 @@ class ClientOwner:
             for future in waiting:  # each client numbers its own rows
                 self.check_own(future)
             self._nested_waits.step_aside()
-            self._cancellations.cancel(waiting, force)
+            self._cancellations.cancel(waiting, force, self._watcher.tell)
         return sum(future.cancelled() for future in futures)
 
     def abandon(self, futures: Iterable[Future], waiter: object = None) -> None:

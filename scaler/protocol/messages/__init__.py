@@ -132,6 +132,7 @@ from scaler.protocol.messages.row_control import (
     TaskCancel,
     TaskClaim,
     TaskClaimResponse,
+    TaskHold,
     TaskRunning,
 )
 from scaler.protocol.messages.succession import PartnerReport
@@ -263,6 +264,7 @@ __all__ = [
     "TaskCancel",
     "TaskClaim",
     "TaskClaimResponse",
+    "TaskHold",
     "TaskOutput",
     "TaskResult",
     "TaskRunning",

@@ -57,6 +57,12 @@ class TaskCancel(Message):
         self.spans.validate()
 
 
+class TaskHold(Spans):
+    """A client's rows are to wait until it names none, while it cancels these one by one. Back: those that do wait."""
+
+    __slots__ = ()
+
+
 class TaskClaim(Spans):
     """A client inside a task waits for these rows of its own and offers to run those that have not begun."""
 

@@ -38,7 +38,7 @@ def _admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
         moves, failures = dependencies.await_needs(state, client, batch)
         ready = (Route(batch, lo, hi, Cause.READY, front=False) for lo, hi in dependencies.ready(batch, failures))
         return [*moves, *ready, *failures]
-    agent = None if client.values.lost or client.unread else placement.choose_for_all(state, batch)
+    agent = None if client.values.lost or client.is_held else placement.choose_for_all(state, batch)
     if agent is not None:
         return [Place(batch, 0, batch.rows, agent, Cause.READY)]
     return [Route(batch, 0, batch.rows, Cause.READY, front=False)]

@@ -27,6 +27,8 @@ class Reason(StrEnum):
     WAITS_FOR_VALUES = "waits for values"
     #: its client does not read its results
     CLIENT_DOES_NOT_READ = "client does not read"
+    #: its client cancels others, one by one
+    CLIENT_CANCELS = "client cancels"
     #: its scheduler is one of a pair, and does not hear more than half of the agents
     NO_MAJORITY = "no majority"
     #: no agent has what it asks for
@@ -116,6 +118,8 @@ def _queued(state: ClusterState, client: ClientRecord, batch: Batch, row: int, l
     if client.unread is not None:
         waits = f"its client has not read {client.unread.bytes / 1e6:,.0f} MB of results: its rows wait until it does"
         return Explanation(Reason.CLIENT_DOES_NOT_READ, [*lines, waits])
+    if client.is_cancelling:
+        return Explanation(Reason.CLIENT_CANCELS, [*lines, "its client cancels rows one by one: others wait meanwhile"])
     if not state.hands_out:
         return Explanation(Reason.NO_MAJORITY, [*lines, f"nothing is handed out for now: {state.why_not}"])
     agent = rehearsal.agent_for(state, batch, row)

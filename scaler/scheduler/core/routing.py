@@ -32,7 +32,7 @@ def is_special(state: ClusterState, batch: Batch, cause: int) -> bool:
     client = state.clients[batch.client]
     if batch.has_come_back or client.values.lost or (batch.attempts is not None and batch.attempts.returns):
         return True
-    if cause != Cause.READY or client.unread is not None:
+    if cause != Cause.READY or client.is_held:
         return False
     return (batch.needs is not None and client.values.has_stored) or (
         batch.lineage is not None and bool(batch.lineage.required_zones)
@@ -49,7 +49,7 @@ def _special(state: ClusterState, client: ClientRecord, batch: Batch, row: int, 
             return Hold(batch, row, lost, cause)
     if batch.has_returned(row):
         return reachability.settle(state, client, batch, row, cause, None)
-    if cause != Cause.READY or client.unread is not None:  # what came back for other reasons may run anywhere
+    if cause != Cause.READY or client.is_held:  # what came back for other reasons may run anywhere
         return None
     if batch.lineage is not None and row in batch.lineage.required_zones:
         agent = reachability.choose_in_zone(state, batch, batch.lineage.required_zones[row])

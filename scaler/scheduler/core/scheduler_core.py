@@ -43,6 +43,7 @@ from scaler.protocol.messages import (
     TaskCancel,
     TaskClaim,
     TaskClaimResponse,
+    TaskHold,
     TaskOutput,
     TaskResult,
     TaskRunning,
@@ -142,6 +143,7 @@ class SchedulerCore:
         self._of_client: dict[type[Message], Callable[[ClientRecord, Any], list[Move] | None]] = {
             Task: self._task,
             TaskCancel: partial(withdrawing.cancel, state, out),
+            TaskHold: partial(withdrawing.hold, state, out),
             TaskClaim: partial(withdrawing.claim, state, out),
             ObjectAnnounce: self._object_announce,
             ObjectRelease: self._object_release,

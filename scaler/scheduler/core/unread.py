@@ -21,9 +21,10 @@ def note(state: ClusterState, client: ClientRecord, unread: int, oldest: int) ->
     """A client has left so many bytes unread, less than before unless that is news; 0: few enough again."""
     if not unread:
         client.unread = None
-        state.queues.release(client.number)
+        if not client.is_held:
+            state.queues.release(client.number)
         return
-    if client.unread is None:
+    if not client.is_held:
         state.queues.hold(client.number)
     client.unread = Unread(unread, state.now + oldest / SLOWEST)
 

@@ -8,7 +8,16 @@ from collections.abc import Iterator
 
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import WithdrawalKind
-from scaler.protocol.messages import GRAPH, Spans, TaskBegun, TaskCancel, TaskClaim, TaskClaimResponse, TaskRunning
+from scaler.protocol.messages import (
+    GRAPH,
+    Spans,
+    TaskBegun,
+    TaskCancel,
+    TaskClaim,
+    TaskClaimResponse,
+    TaskHold,
+    TaskRunning,
+)
 from scaler.scheduler.core import finishing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
@@ -76,6 +85,30 @@ def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, message: Ta
     for number, spans in questions.items():
         out.ask(number, client.number, TaskCancel(spans, message.force))
     return moves
+
+
+def hold(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskHold) -> None:
+    """A client cancels row after row: none of its rows goes to an agent until it says so, by naming none.
+
+    It is told which of these wait here: it need not ask about each of them. Rows that have come back, or are computed
+    again, may have to go to some agent at any time.
+    """
+    if message and not client.is_held:
+        state.queues.hold(client.number)
+    client.is_cancelling = bool(message)
+    if not client.is_held:
+        state.queues.release(client.number)
+    if not message:
+        return
+    held = TaskHold()
+    for _, batch_id, lo, hi in message:
+        batch = client.batches.get(batch_id)
+        if batch is None or hi > batch.rows or batch.is_recomputing(lo, hi):
+            continue
+        for a, b in _sort_by_place(batch, lo, hi)[0]:
+            if batch.attempts is None or not batch.attempts.returns:
+                held.add(0, batch_id, a, b)
+    out.send(client.number, held)
 
 
 def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskClaim) -> list[Move]:

@@ -135,3 +135,10 @@ class ClientRecord:
     agents: set[int] = field(default_factory=set)
     #: its rows are held back, as it does not read what it is sent; None: it does
     unread: Unread | None = None
+    #: its rows are held back, as it cancels them one by one
+    is_cancelling: bool = False
+
+    @property
+    def is_held(self) -> bool:
+        """None of its rows that is at no agent goes to one."""
+        return self.is_cancelling or self.unread is not None

@@ -1,5 +1,6 @@
 """A client's process: the real SessionCore, and what its user asks of it; checks every row's end."""
 
+import math
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -67,6 +68,8 @@ class SimClient(Process):
         self._offers: dict[int, str] = {}
         #: what it has made or heard of, by id
         self._values: dict[int, Any] = {}
+        #: when rows that are held back are to go on; infinite while none are
+        self._due = math.inf
         #: rows that this client promised to run itself
         self.claimed = 0
         self._pulse()
@@ -148,6 +151,14 @@ class SimClient(Process):
                 self.alive = False
         if effects:
             self.world.boundary(self.role, self)
+        due = self.session.holding.due
+        if due not in (self._due, math.inf):
+            self.world.after(max(0.0, due - self.world.now), self._look)
+        self._due = due
+
+    def _look(self) -> None:
+        if self.alive:
+            self.post(TICK)
 
     def _answered(self, token: Any, what: str) -> None:
         if isinstance(token, Job):
@@ -390,14 +401,27 @@ class SimClient(Process):
                 self.constants.remove(constant)
         self._handle(*events)
 
-    def cancel(self, tokens: list[Any], force: bool) -> None:
+    def cancel_one_by_one(self, jobs: list[Job], force: bool, streak: int = 0) -> None:
+        """Cancel these, each when the one before it is answered for, as `for future in futures: future.cancel()`."""
+        if streak and jobs[streak - 1 :] and jobs[streak - 1].asked.get("cancel") is not None:
+            self.world.after(0.001, lambda: self.user(lambda: self.cancel_one_by_one(jobs, force, streak)))
+            return
+        if streak < len(jobs):
+            self.cancel([jobs[streak]], force, streak)
+            self.user(lambda: self.cancel_one_by_one(jobs, force, streak + 1))
+
+    def cancel(self, tokens: list[Any], force: bool, streak: int = 0) -> None:
         """Cancel what has not ended."""
         for token in tokens:
             for job in token.jobs if isinstance(token, Block) else [token]:
                 job.cancelled = True
                 if job.end is None and isinstance(token, Job) and job.id not in self.reading:
                     job.asked.setdefault("cancel", self.world.now)
-        self._handle(ev.Cancel(tokens, force))
+        waiting = [token for token in tokens if isinstance(token, Job) and token.end is None]
+        self._handle(ev.Cancel(tokens, force, streak))
+        for job in waiting:
+            job.ended_here = job.end is not None
+            self.world.ended_here += job.ended_here
 
     def claim(self, token: Any) -> None:
         """Offer to run it here."""

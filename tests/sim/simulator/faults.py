@@ -74,6 +74,8 @@ class Mix:
     late_reads: float = 0.0
     #: chance that a task submits another one like itself and does not wait for it, for ever
     unwaited: float = 0.0
+    #: chance that a user who cancels something cancels much, one by one
+    one_by_one: float = 0.0
     #: features of `FEATURES` that nobody uses
     without: frozenset[str] = frozenset()
     #: each seed draws features and faults of its own
@@ -170,6 +172,19 @@ MIXES = {
             snap=2,
             local_agent=False,
             late_reads=0.3,
+        ),
+        Mix(
+            "one by one",
+            one_by_one=0.8,
+            kill_worker=2,
+            snap=2,
+            stop_client=1,
+            leave_client=0.5,
+            kill_agent=0.3,
+            kill_scheduler=0.7,
+            stop_scheduler=0.5,
+            wild=0.1,
+            local_agent=False,
         ),
         Mix("clients", stop_client=1.5, kill_client=1.5, leave_client=1, snap=2, kill_worker=1),
         Mix("unwaited", unwaited=0.1, kill_client=1.5, leave_client=1, kill_worker=1),

@@ -262,6 +262,7 @@ class LikelyWords:
     #: what a client may say but for `Task`
     ABOUT = (
         m.TaskCancel,
+        m.TaskHold,
         m.TaskClaim,
         m.ObjectAnnounce,
         m.ObjectRelease,

@@ -46,6 +46,8 @@ class Job:
     id: int = 0
     #: the user gave up on it
     cancelled: bool = False
+    #: it was held back at the scheduler, and its client has ended it by itself
+    ended_here: bool = False
     #: another row of its graph may take it along
     grouped: bool = False
     #: how it ended: ("value", v) or (kind of error,)

@@ -28,6 +28,7 @@ from scaler.protocol.messages import (
 from scaler.worker.row_runner import FLUSH_NS
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
+from simulator.checks import Wrong
 from simulator.jobs import Job, mix
 
 if TYPE_CHECKING:
@@ -295,6 +296,8 @@ class SimWorker:
             self._report(assigned, row, LACKING, SIZE.pack(lacking[1]) + record, 0)
             return
         job = self.host.cluster.jobs[spec[0]]
+        if job.ended_here and not self.world.lost_agents:
+            raise Wrong(f"{job} was cancelled, and begins", f"job-{job.uid}.", str(job.id))
         job.runs += 1
         self.current = (assigned, row, job)
         self._has_waited = False

@@ -44,6 +44,7 @@ class User:
         self._without = mix.without
         self._fresh = mix.fresh
         self._unwaited = mix.unwaited
+        self._one_by_one = mix.one_by_one
         #: tokens that can be cancelled, claimed, used
         self._tokens: list[Any] = []
         #: its tasks that submit others like themselves
@@ -118,7 +119,7 @@ class User:
                 self._object,
                 self._burst,
             ),
-            (6, 3, 3, 3, 6, 3, 3, 2, 2),
+            (6, 3, 3, 3, 6, 8 if self._one_by_one else 3, 3, 2, 2),
         )[0]
         action = self._submit if ACTIONS.get(action.__name__) in self._without else action
         action()
@@ -197,9 +198,26 @@ class User:
         tokens = [token for token in self._tokens if token.end is None]
         if tokens:
             random = self._world.random
+            if self._one_by_one and random.random() < self._one_by_one:
+                self._cancel_one_by_one(tokens)
+                return
             self._client.cancel(
                 random.sample(tokens, min(len(tokens), random.choice((1, 1, 4)))), random.random() < 0.4
             )
+
+    def _cancel_one_by_one(self, tokens: list[Any]) -> None:
+        """Some of what is under way, or of much that was submitted just before."""
+        random = self._world.random
+        jobs = [token for token in tokens if isinstance(token, Job) and not token.grouped]
+        if random.random() < 0.6:
+            jobs = [self._job() for _ in range(random.choice((30, 100, 300)))]
+            options = self._options(jobs)
+            for at in range(0, len(jobs), 50):
+                self._client.map(self._name(), jobs[at : at + 50], whole=False, **options)
+            self._tokens += jobs
+        if random.random() < 0.5:
+            random.shuffle(jobs)
+        self._client.cancel_one_by_one(jobs[: random.choice((8, 20, 60, 200))], random.random() < 0.2)
 
     def _claim(self) -> None:
         tokens = [token for token in self._tokens if token.end is None]

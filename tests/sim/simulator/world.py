@@ -68,6 +68,8 @@ class World:
         self.deaths = 0
         #: workers that were ended, and hosts that were while rows ran there
         self.kills = 0
+        #: rows that were held back, and that their clients have ended by themselves
+        self.ended_here = 0
         #: of the tables
         self.moves = Moves()
         #: for how long workers are to be stopped that keep results back, seconds
