@@ -354,6 +354,25 @@ def test_an_answer_that_comes_after_rows_were_let_go_is_none() -> None:
     assert cancels(one_by_one(session, tokens[22:23], FEW)) == []
 
 
+@pytest.mark.parametrize("here", [True, False])
+def test_rows_that_were_cancelled_do_not_begin_at_a_scheduler_that_has_given_the_client_up(here: bool) -> None:
+    """Found by seed 27500276 of the simulator's mix `one by one`."""
+    session, tokens = held(40)
+    if here:
+        one_by_one(session, tokens[10:20], FEW + 1)
+    else:
+        session.hear(ended(10, 10, 20, CANCELLED))
+    session.hear(ended(10, 0, FEW + 1, CANCELLED), ended(10, 30, 31))
+    said = session.anew()
+    assert [type(message) for message in said] == [TaskHold, Task, TaskCancel, TaskHold]
+    assert [list(message) for message in said if isinstance(message, TaskHold)] == [[(0, 10, 10, 20)], []]
+    assert cancels([*map(ev.Transmit, said)]) == [(0, 10, 10, 20), (0, 10, 0, FEW + 1)]
+    session.hear(TaskHold(), ended(10, 10, 20, CANCELLED))
+    one_by_one(session, tokens[20:21], FEW)  # the next answer counts
+    session.hear(spans(TaskHold, 0, (10, 21, 30)))
+    assert cancels(one_by_one(session, tokens[21:22], FEW)) == []
+
+
 @pytest.mark.parametrize("anew", [Session.anew, Session.taken_over])
 def test_another_scheduler_holds_nothing_back_and_hears_what_has_ended(
     anew: Callable[[Session], list[Message]],
@@ -362,7 +381,6 @@ def test_another_scheduler_holds_nothing_back_and_hears_what_has_ended(
     one_by_one(session, tokens[10:20], FEW + 1)
     said = anew(session)
     assert [list(message.ended) for message in said if isinstance(message, Task)] == [[10, 20]]
-    assert not [message for message in said if isinstance(message, TaskHold)]
     assert cancels(one_by_one(session, tokens[20:21], 1)) == [(0, 10, 20, 21)]
 
 

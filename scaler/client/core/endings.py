@@ -76,6 +76,8 @@ class RowEndings:
                 group.left -= hi - lo
                 if outcome in _WITHOUT_VALUE:
                     group.failed = True
+                    if outcome == CANCELLED:
+                        pending.note_cancelled(lo, hi)
                 elif outcome == STORED:
                     self._objects.referenced.update(range(span.batch + lo, span.batch + hi))
                     pending.stored = [*(pending.stored or ()), (lo, hi)]
@@ -114,6 +116,7 @@ class RowEndings:
     def cancel(self, pending: PendingBatch, row: int) -> list[Effect]:
         """A row that the scheduler holds back ends as cancelled; the scheduler hears of it later."""
         pending.done[row] = 1
+        pending.note_cancelled(row, row + 1)
         group = pending.group
         group.left -= 1
         group.failed = True

@@ -117,6 +117,15 @@ class Holding:
         self._stop()
         return messages
 
+    def around(self, cancelled: Spans) -> tuple[list[Message], list[Message]]:
+        """What is to be said before all batches are said anew, and behind them, so that none of these rows begins."""
+        if not cancelled:
+            return [], []
+        self._asked += 1
+        self._late += 1
+        hold = TaskHold(cancelled.clients[:1], cancelled.batches[:1], cancelled.spans[:2])
+        return [hold], [*map(TaskCancel, parts_of(cancelled)), TaskHold()]
+
     def forget(self) -> None:
         """The scheduler that was asked is gone."""
         self._asked = self._late = 0

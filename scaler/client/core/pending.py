@@ -35,10 +35,20 @@ class PendingBatch:
     number: int
     #: rows [lo, hi) whose values are in stores; None if none is
     stored: list[tuple[int, int]] | None = None
+    #: rows [lo, hi) that were cancelled; None if none was
+    cancelled: list[tuple[int, int]] | None = None
 
     def tokens_of(self, lo: int, hi: int) -> Sequence[Any]:
         """The tokens of these rows."""
         return self.tokens if self.whole else self.tokens[lo:hi]
+
+    def note_cancelled(self, lo: int, hi: int) -> None:
+        """Rows [lo, hi) have ended so."""
+        spans = self.cancelled = self.cancelled or []
+        if spans and spans[-1][1] == lo:
+            spans[-1] = spans[-1][0], hi
+        else:
+            spans.append((lo, hi))
 
     def rows_of(self, token: Any) -> Iterable[int]:
         """The rows of a token that have not ended."""
@@ -152,6 +162,15 @@ class PendingBatches:
                     found.add(0, batch, lo, end)
                     rows -= end - lo
                 lo = done.find(0, end, hi)
+        return found
+
+    def cancelled(self) -> Spans:
+        """Rows that were cancelled, of batches that have not ended."""
+        found = Spans()
+        for pending in self.by_id.values():
+            if pending.cancelled and pending.task.form != GRAPH:
+                for lo, hi in pending.cancelled:
+                    found.add(0, pending.task.batch, lo, hi)
         return found
 
     def need(self, value_id: int) -> Any:

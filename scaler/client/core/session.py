@@ -259,7 +259,9 @@ class SessionCore:
 
     def _repeat(self) -> list[Effect]:
         """All that a scheduler that forgot this client has to know."""
-        effects: list[Effect] = []
+        cancelled = Spans() if self._is_returning else self.pending.cancelled()
+        before, behind = self.holding.around(cancelled)
+        effects: list[Effect] = [*map(Transmit, before)]
         known = self.objects.known()
         if known:
             effects.append(Transmit(announce_message(known)))
@@ -268,7 +270,7 @@ class SessionCore:
             over = ((ended.number, ended.task) for ended in self.lineage.kept.values())
             said += [(number, replace(task, ended=u32([0, task.rows]))) for number, task in over]
             said.sort(key=lambda numbered: numbered[0])  # batches come after those that made what they need
-        effects += [Transmit(task) for _, task in said]
+        effects += [Transmit(message) for message in (*(task for _, task in said), *behind)]
         gone = self.objects.gone()
         if gone:
             effects.append(Transmit(release_message(gone)))
