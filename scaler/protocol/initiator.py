@@ -137,8 +137,8 @@ class Initiator:
         self.state = State.AWAY
         #: the scheduler's last Welcome; None before the first
         self.welcome: Welcome | None = None
-        #: of a client: numbers of the agents that may have something of it
-        self._agents: set[int] = set()
+        #: of a client: the agents that may have something of it, by number, and where each listens
+        self._agents: dict[int, str] = {}
         #: why the last connection ended
         self.trouble = ""
         #: why the scheduler has ended the last connection; None if it has not
@@ -180,7 +180,8 @@ class Initiator:
                 epoch=welcome.epoch,
                 received=self._channel.received,
                 number=welcome.number,
-                agents=u32(sorted(self._agents)),
+                agents=u32(self._agents),
+                whereabouts=tuple(self._agents.values()),
                 roster=self._roster,
             )
         return Envelope(0, 0, hello)
@@ -205,12 +206,16 @@ class Initiator:
         if not is_new or kind is Ack:
             return None
         if kind is AgentsInUse:
-            self._agents.update(message.added)  # type: ignore[attr-defined]
-            self._agents.difference_update(message.removed)  # type: ignore[attr-defined]
+            self._note_agents(message)  # type: ignore[arg-type]
             return None
         if kind is HeartbeatEcho:
             self._roster = message.roster  # type: ignore[attr-defined]
         return message
+
+    def _note_agents(self, message: AgentsInUse) -> None:
+        self._agents.update(zip(message.added, message.whereabouts or [""] * len(message.added), strict=True))
+        for number in message.removed:
+            self._agents.pop(number, None)
 
     def reject(self, reason: str) -> Broken:
         """What came over the connection was no message."""

@@ -91,6 +91,7 @@ struct Hello {
   leaving @20 :UInt8;       # agents: that they are about to go, and why, as in Heartbeat
   others @21 :UInt32;       # at how many other addresses it looks for a scheduler
   roster @22 :UInt32;       # agents: how many agents a pair of schedulers had when it heard last; 0: it was no pair
+  whereabouts @23 :List(Text);  # clients: of each of `agents` the address where it listens, and its bootId; or of none
 }
 
 struct Welcome {
@@ -210,7 +211,7 @@ struct HeartbeatEcho {
   roster @2 :UInt32;        # how many agents both of a pair of schedulers count; 0: this one has no standby
 }
 struct ClientIntroduction { client @0 :UInt32; session @1 :UInt64; }
-struct AgentsInUse { added @0 :Data; removed @1 :Data; }               # u32
+struct AgentsInUse { added @0 :Data; removed @1 :Data; whereabouts @2 :List(Text); }  # u32; of those that are added, as in Hello
 struct Inventory {          # the first message of an agent that returns to another scheduler
   clients @0 :Data;         # u32 numbers at the last scheduler, of those that it has something of
   sessions @1 :Data;        # u64 the session of each

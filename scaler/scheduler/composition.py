@@ -171,6 +171,10 @@ class Composition:
             return
         self._events += events
 
+    def miss(self, number: int, whereabouts: str) -> None:
+        """The answer to a `LookFor`: nothing listens there."""
+        self._events.append(ev.Vanished(number, whereabouts))
+
     def stir(self, connection: int) -> None:
         """A part of a message has come over a connection."""
         self._events += self._acceptor.stir(connection)

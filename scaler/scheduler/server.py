@@ -50,6 +50,7 @@ from scaler.version import __version__
 
 if TYPE_CHECKING:
     from scaler.scheduler.copies.copies import Copies
+    from scaler.scheduler.missing_agents import MissingAgents
 
 logger = logging.getLogger("scaler.scheduler")
 
@@ -134,6 +135,8 @@ class Server:
         #: everything is to be made anew: this scheduler stands by from now on
         self.has_stepped_down = False
         self._agent: LocalShell | None = None
+        #: looks for agents that have not come from the last scheduler; None until it has to
+        self._missing: MissingAgents | None = None
         self._wake: float | None = None
         #: when the loop wakes up though nothing has happened, seconds
         self._planned = math.inf
@@ -210,6 +213,8 @@ class Server:
         self._standalone_store.stop()
         if self._agent is not None:
             self._agent.close()
+        if self._missing is not None:
+            self._missing.close()
         if self._durable is not None:
             self._durable.close()
         if self._partner is not None:
@@ -226,6 +231,9 @@ class Server:
             self._receive(self._listener)
         if self._monitor_listener is not None and self.loop.ready.pop(self._monitor_listener, self) is None:
             self._receive(self._monitor_listener)
+        if self._missing is not None and self.loop.ready.pop(self._missing, self) is None:
+            for missing in self._missing.take():
+                self._composition.miss(*missing)
         if self._durable is not None:
             self._durable.attend(now)
         agent = self._agent
@@ -350,6 +358,13 @@ class Server:
             self._wake = wish.when
         elif isinstance(wish, ev.Log):
             logger.log(getattr(logging, wish.level), "%s", wish.text)
+        elif isinstance(wish, ev.LookFor):
+            if self._missing is None:
+                from scaler.scheduler.missing_agents import MissingAgents  # here, as few schedulers look for any
+
+                self._missing = MissingAgents()
+                self.loop.watch(self._missing.fileno(), self._missing)
+            self._missing.look_for(wish.agents)
         elif isinstance(wish, ev.StartStore):
             try:
                 self._standalone_store.start()

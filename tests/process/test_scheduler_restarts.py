@@ -201,3 +201,18 @@ def test_those_who_share_a_client_find_the_next_scheduler_however_late_it_comes(
         assert second is not first
         assert second is shared_client(cluster.address)
         assert second.submit(abs, -3).result(30) == 3
+
+
+def test_work_does_not_wait_long_for_an_agent_that_was_killed_with_the_scheduler(daemons, executions):
+    daemons.start_scheduler(*QUICK)
+    agents = [daemons.start_agent(1) for _ in range(2)]
+    client, noted = daemons.client(), executions.noting(0.02)
+    futures = [client.submit(noted, n) for n in range(400)]
+    until(lambda: sum(future.done() for future in futures) > 40)
+    kill(daemons)
+    agents[0].signal(signal.SIGKILL)
+    agents[0].ends(5)
+    scheduler = daemons.start_scheduler(*QUICK)
+    assert [future.result(60) for future in futures] == [2 * n for n in range(400)]
+    assert "has ended: nothing listens at" in scheduler.text
+    assert "goes on without" not in scheduler.text

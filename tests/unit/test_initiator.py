@@ -226,12 +226,13 @@ def test_why_the_scheduler_ended_a_connection_is_known_until_the_next_one() -> N
 def moved(number: int) -> Any:
     """Another scheduler's welcome after this one's connection was lost, as one that has this number."""
     session = opened()
-    hear(session, AgentsInUse(u32([3, 4])), 1)
-    hear(session, AgentsInUse(removed=u32([3])), 2)
+    hear(session, AgentsInUse(u32([3, 4]), whereabouts=("tcp://a:1 boot", "tcp://b:1 boot")), 1)
+    hear(session, AgentsInUse(u32([5]), u32([3])), 2)
     session.disconnect("lost")
     _, _, said = session.greet(1.0)
     assert isinstance(said, Hello)
-    assert (said.number, said.agents.tolist(), said.received) == (7, [4], 2)
+    assert (said.number, said.agents.tolist(), said.received) == (7, [4, 5], 2)
+    assert said.whereabouts == ("tcp://b:1 boot", "")
     return hear(session, Welcome(EPOCH + 1, number, False, 0, 2, True, 1.0, TIMEOUT, 1 << 20))
 
 

@@ -48,7 +48,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core import roots
-from scaler.scheduler.core.returning import BRIEF, PATIENCE
+from scaler.scheduler.core.returning import BRIEF, LOOK, PATIENCE
 from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING
 from scaler.scheduler.state.validate import validate
 from scaler.scheduler.views.cluster_view import cluster_view
@@ -98,9 +98,15 @@ def fake() -> FakeScheduler:
     return FakeScheduler()
 
 
-def back(fake: FakeScheduler, *messages: Any, agents: tuple[int, ...] = (AGENT,), ids: tuple[int, ...] = ()) -> None:
+def back(
+    fake: FakeScheduler,
+    *messages: Any,
+    agents: tuple[int, ...] = (AGENT,),
+    ids: tuple[int, ...] = (),
+    whereabouts: tuple[str, ...] = (),
+) -> None:
     """The client comes back and says these again."""
-    fake.come_back("client", CLIENT, SESSION, agents=u32(agents))
+    fake.come_back("client", CLIENT, SESSION, agents=u32(agents), whereabouts=whereabouts)
     fake.say(CLIENT, FUNCTION, *messages, ClientReturn(u64(ids)))
 
 
@@ -206,6 +212,49 @@ def test_it_is_said_who_is_waited_for_and_how_long(fake: FakeScheduler) -> None:
     assert awaited() == ""
     fake.say(monitor, Query(7, "explain", row=10, client=CLIENT))
     assert not fake.heard(monitor, QueryResult)[0].error
+
+
+def looked_for(fake: FakeScheduler) -> list[tuple[int, str]]:
+    """The agents that the last step has looked for."""
+    return [agent for effect in fake.effects if isinstance(effect, se.LookFor) for agent in effect.agents]
+
+
+def test_work_does_not_wait_for_an_agent_that_has_surely_ended(fake: FakeScheduler) -> None:
+    back(fake, task(10, 2), agents=(AGENT, OTHER), whereabouts=("tcp://a:1 boot", "tcp://b:2 boot"))
+    agent_back(fake, inventory((10, 0, 1)))
+    assert looked_for(fake) == []
+    fake.wait(LOOK)
+    assert looked_for(fake) == [(OTHER, "tcp://b:2 boot")]
+    fake.wait(LOOK)
+    assert looked_for(fake) == [(OTHER, "tcp://b:2 boot")], "it may end later"
+    assert fake.placed(AGENT) == []
+    fake.handle(se.Vanished(OTHER, "tcp://b:2 boot"))
+    assert fake.placed(AGENT) == [(10, 1, 2)]
+    assert f"agent {OTHER} of the last scheduler has ended: nothing listens at tcp://b:2 any more" in fake.log
+    assert [number for message in fake.heard(CLIENT, AgentsInUse) for number in message.removed] == [OTHER]
+
+
+def test_an_agent_that_came_or_is_somewhere_else_is_still_waited_for(fake: FakeScheduler) -> None:
+    back(fake, task(10, 2), agents=(AGENT, OTHER), whereabouts=("tcp://a:1 boot", "tcp://b:2 boot"))
+    fake.come_back("agent", AGENT, 70 + AGENT)
+    fake.wait(LOOK)
+    assert looked_for(fake) == [(OTHER, "tcp://b:2 boot")], "the other one is about to say what it has"
+    fake.handle(se.Vanished(AGENT, "tcp://a:1 boot"), se.Vanished(OTHER, "tcp://c:3 boot"))
+    fake.say(AGENT, inventory((10, 0, 1)))
+    assert fake.placed(AGENT) == []
+
+
+def test_an_agent_that_does_not_say_where_it_listens_is_not_looked_for(fake: FakeScheduler) -> None:
+    back(fake, task(10, 2), agents=(AGENT, OTHER), whereabouts=("", ""))
+    fake.wait(LOOK)
+    assert looked_for(fake) == []
+
+
+def test_a_client_is_told_where_its_agents_listen(fake: FakeScheduler) -> None:
+    fake.come_back("agent", AGENT, 70, number=0, data="tcp://a:1")
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    assert [message.whereabouts for message in fake.heard(client, AgentsInUse)] == [("tcp://a:1 here",)]
 
 
 def test_a_client_is_to_wait_once_for_an_agent_that_does_not_come(fake: FakeScheduler) -> None:

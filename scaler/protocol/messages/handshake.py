@@ -45,8 +45,11 @@ class Hello(Message):
     others: int = 0
     #: of an agent: how many agents a pair of schedulers had, as it was told last; 0: there was no pair
     roster: int = 0
+    #: of a client: where each of `agents` listens, and its boot id, or "" if it does not; of all of them or of none
+    whereabouts: tuple[str, ...] = ()
 
     def validate(self) -> None:
+        require(len(self.whereabouts) in (0, len(self.agents)), "the whereabouts of all agents, or of none")
         require(len(self.job) <= MAX_JOB, f"a job's id has at most {MAX_JOB} characters")
         require(self.leaving in list(Leaving), f"no reason to leave: {self.leaving}")
         require(self.role in list(Role), f"unknown role {self.role!r}")

@@ -55,6 +55,11 @@ class AgentsInUse(Message):
 
     added: "array[int]" = column(u32)
     removed: "array[int]" = column(u32)
+    #: of those that are added, as in `Hello`
+    whereabouts: tuple[str, ...] = ()
+
+    def validate(self) -> None:
+        require(len(self.whereabouts) in (0, len(self.added)), "the whereabouts of all agents, or of none")
 
 
 @record

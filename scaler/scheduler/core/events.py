@@ -14,7 +14,16 @@ from scaler.protocol.messages import ClusterView, Message
 from scaler.scheduler.succession import Announce as Announce
 from scaler.scheduler.succession import HandOut as HandOut
 
-Event = Joined | Received | Lost | Stirred | Unread | HandOut | Announce | Tick
+
+@record
+class Vanished:
+    """The answer to a `LookFor`: nothing listens there."""
+
+    number: int
+    whereabouts: str
+
+
+Event = Joined | Received | Lost | Stirred | Unread | HandOut | Announce | Vanished | Tick
 
 
 @record
@@ -36,6 +45,14 @@ class Forget:
 
 
 @record
+class LookFor:
+    """See whether these agents still listen where they did; answer with `Vanished` for those that surely don't."""
+
+    #: their numbers, and where each has listened: its address, and the boot id of its host
+    agents: list[tuple[int, str]]
+
+
+@record
 class StartStore:
     """Start the standalone store: a client needs it."""
 
@@ -51,4 +68,4 @@ class Publish:
     workers: bytes
 
 
-Effect = Send | Publish | Forget | StartStore | WakeAt | Stop | Log
+Effect = Send | Publish | Forget | LookFor | StartStore | WakeAt | Stop | Log

@@ -172,7 +172,7 @@ class Outgoing:
         if agent.number != LOCAL_AGENT:
             self.effects.append(Send(agent.number, ClientIntroduction(client.number, client.session)))
             if not agent.is_standalone:
-                self.send(client.number, AgentsInUse(u32([agent.number])))
+                self.send(client.number, AgentsInUse(u32([agent.number]), whereabouts=(agent.host.whereabouts,)))
 
     def introduce(self, state: ClusterState, agent: AgentRecord, holders: Iterable[int]) -> None:
         """Tell an agent where it can ask those for objects that it was not told of yet; and which others are gone."""

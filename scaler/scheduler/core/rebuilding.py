@@ -273,7 +273,7 @@ class Rebuilding:
 
     def forget_agents(self, out: Outgoing) -> None:
         """Have the client wait no more, at the next scheduler, for agents that have nothing of it, or did not come."""
-        gone = self._named - self._client.agents
+        gone = self._named.keys() - self._client.agents
         if gone:
             out.send(self._client.number, AgentsInUse(removed=u32(sorted(gone))))
 

@@ -36,6 +36,7 @@ from scaler.protocol.messages import (
     TaskRunning,
 )
 from scaler.scheduler.core import late_rows, lifetimes, placement
+from scaler.scheduler.core.events import LookFor, Vanished
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.client_records import ClientRecord
@@ -46,6 +47,8 @@ from scaler.scheduler.state.returning_records import Holding, ReturningClient
 PATIENCE = 10.0
 #: seconds after which the log says that they are waited for
 BRIEF = 1.0
+#: seconds after which it is looked whether they still listen where they did; and looked again
+LOOK = 1.0
 #: what a client is answered at once
 AT_ONCE = frozenset({Heartbeat, StoreRequest, ClientShutdown, DisconnectRequest})
 
@@ -61,8 +64,9 @@ def join_client(state: ClusterState, out: Outgoing, client: ClientRecord, hello:
     if hello.number != number:
         return
     expected = {n for n in hello.agents if n in returning.agents or n not in state.agents}
+    named = dict(zip(hello.agents, hello.whereabouts or [""] * len(hello.agents), strict=True))
     returning.clients[number] = ReturningClient(
-        expected, state.now + min(PATIENCE, patience), state.now + BRIEF, set(hello.agents)
+        expected, state.now + min(PATIENCE, patience), state.now + BRIEF, named, state.now + LOOK
     )
 
 
@@ -176,6 +180,30 @@ def tell_of_waiting(state: ClusterState, out: Outgoing) -> None:
         out.log("WARNING", state.returning.words(state.now))
     for client in due:
         client.told = math.inf
+
+
+def look_for_missing(state: ClusterState, out: Outgoing) -> None:
+    """Have it looked whether agents that have not come listen where they did: one whose process has ended does not."""
+    wanted: dict[tuple[int, str], None] = {}
+    for client in state.returning.clients.values():
+        if state.now >= client.look:
+            client.look = state.now + LOOK if client.expected else math.inf
+            missing = sorted(client.expected - state.agents.keys())
+            wanted.update(((number, client.named[number]), None) for number in missing if client.named[number])
+    if wanted:
+        out.effects.append(LookFor([*wanted]))
+
+
+def take_vanished(state: ClusterState, out: Outgoing, event: Vanished) -> None:
+    """Nothing listens where an agent did: clients that have said that it was there wait for it no longer."""
+    number, whereabouts = event.number, event.whereabouts
+    clients = [client for client in state.returning.clients.values() if client.named.get(number) == whereabouts]
+    waiting = [client for client in clients if number in client.expected and number not in state.agents]
+    for client in waiting:
+        client.expected.discard(number)
+    if waiting:
+        address = whereabouts.partition(" ")[0]
+        out.log("WARNING", f"agent {number} of the last scheduler has ended: nothing listens at {address} any more")
 
 
 # ---- who goes --------------------------------------------------------------------------------------------------------

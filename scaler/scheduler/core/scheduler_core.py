@@ -85,6 +85,7 @@ from scaler.scheduler.core.events import (
     Stirred,
     Stop,
     Unread,
+    Vanished,
     WakeAt,
 )
 from scaler.scheduler.core.moves import Move
@@ -199,6 +200,8 @@ class SchedulerCore:
                 peer_timeouts.stir(state, event.number)
             elif isinstance(event, Unread) and event.number in state.clients:
                 unread.note(state, state.clients[event.number], event.bytes, event.oldest)
+            elif isinstance(event, Vanished):
+                returning.take_vanished(state, self._out, event)
             elif isinstance(event, HandOut):
                 state.hands_out, state.why_not = event.may, event.reason
             elif isinstance(event, Announce):
@@ -397,6 +400,7 @@ class SchedulerCore:
                 continue
             self._out.log("INFO", f"client {number} ({client.name}) goes on with {client.outstanding} rows")
         returning.tell_of_waiting(state, self._out)
+        returning.look_for_missing(state, self._out)
 
     def _rebuild(self, client: ClientRecord) -> None:
         from scaler.scheduler.core import rebuilding  # here, as a cluster should start without it

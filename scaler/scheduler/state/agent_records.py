@@ -33,6 +33,11 @@ class Host(NamedTuple):
     #: of the agent's process
     pid: int = 0
 
+    @property
+    def whereabouts(self) -> str:
+        """Where its process listens for as long as it lives, for a scheduler that comes after; empty if it does not."""
+        return f"{self.data} {self.boot_id}" if self.data else ""
+
 
 @record
 class Load:

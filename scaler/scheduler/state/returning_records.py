@@ -23,8 +23,10 @@ class ReturningClient:
     deadline: float
     #: when the log says so, seconds; infinite once it has
     told: float = math.inf
-    #: numbers of all agents that it has named
-    named: set[int] = field(default_factory=set)
+    #: the agents that it has named, by number, and where each has listened
+    named: dict[int, str] = field(default_factory=dict)
+    #: when it is looked whether those that have not come still listen there, seconds
+    look: float = math.inf
     #: what it has said, in order
     messages: list[Message] = field(default_factory=list)
     #: it has said all that it said to the last scheduler
@@ -67,7 +69,9 @@ class ReturningPeers:
     @property
     def next_deadline(self) -> float | None:
         """When somebody is waited for no longer, seconds; None if nobody is waited for."""
-        waiting = [min(client.deadline, client.told) for client in self.clients.values() if client.expected]
+        waiting = [
+            min(client.deadline, client.told, client.look) for client in self.clients.values() if client.expected
+        ]
         return min([*self.absent.values(), *self.roots.values(), *waiting], default=None)
 
     def words(self, now: float, client: int = 0) -> str:

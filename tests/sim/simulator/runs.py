@@ -143,6 +143,7 @@ class Cluster:
         self.restarts += 1
         limits = default_limits(retries_on_loss=self.mix.retries_on_loss)
         self._server = Server(self.world, self.network, limits, self.add_store, self.heartbeat)
+        self._server.is_listening = self._is_listening
         if self.mix.durable:
             self.server.keep_jobs(SimKeeper(self, self.server))
         self.world.note("scheduler", "starts")
@@ -150,6 +151,9 @@ class Cluster:
             local = Host(self, "local", self.local_workers, ("gpu",), None)
             self.hosts.append(local)
             self.server.host_agent(local)
+
+    def _is_listening(self, whereabouts: str) -> bool:
+        return any(host.alive and whereabouts.startswith(f"tcp://{host.name}:1 ") for host in self.hosts)
 
     def start_at(self, site: int, succession: Succession | None = None) -> None:
         """Start one of a pair, or start it again; with `succession` after it has stepped down."""
@@ -162,6 +166,7 @@ class Cluster:
             self.world, self.network, limits, lambda: self.add_store(site), self.heartbeat, site, self.pair,
             succession or self.pair.succession_at(site), self.start_at,
         )  # fmt: skip
+        server.is_listening = self._is_listening
         self.world.note(f"scheduler-{site}", "starts")
         if self.journals is None:
             return

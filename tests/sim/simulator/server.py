@@ -160,6 +160,8 @@ class Server(Process):
         #: what makes it anew when it steps down
         self._on_step_down = on_step_down
         network.servers[site] = self
+        #: some agent listens there
+        self.is_listening: Callable[[str], bool] = lambda whereabouts: True
         #: is told of rows that are handed out: by whom, to whom, and what is said
         self.on_task: Callable[[Server, Process, Task], None] | None = None
 
@@ -355,6 +357,8 @@ class Server(Process):
             for outgoing in [self._composition.send(number, snapshot) for number in wish.monitors]:
                 if outgoing is not None:
                     self._carry_out(outgoing)
+        elif isinstance(wish, ev.LookFor):
+            self.world.after(self.world.habits.uniform(0.001, 0.5), self._look_for, wish.agents)
         elif isinstance(wish, ev.StartStore):
             self.world.after(0.1, self._start_store)
         elif isinstance(wish, Tell):
@@ -363,6 +367,14 @@ class Server(Process):
             self._composition.tell_partner(wish.report)
         elif isinstance(wish, StepDown):
             self.world.after(0.0, self._step_down)
+
+    def _look_for(self, agents: list[tuple[int, str]]) -> None:
+        """A host whose process has ended refuses connections, unless it is gone as a whole: then nobody answers."""
+        for number, whereabouts in agents:
+            if self.alive and not self.is_listening(whereabouts) and self.world.habits.random() < 0.7:
+                self.world.vanished += 1
+                self._composition.miss(number, whereabouts)
+                self.post(TICK)
 
     def _step_down(self) -> None:
         """Everything is made anew, but for the succession."""
