@@ -12,6 +12,8 @@ from scaler.agent.state.estimates import Function
 
 #: workers that end for the rows of one function in so many seconds, at most
 TRIES, SECONDS = 3, 60.0
+#: functions among which those of long ago are looked for
+MANY = 1000
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -20,6 +22,8 @@ class Doubts:
 
     #: since when, seconds, and how often since; only functions of which rows have failed that way
     tries: dict[Function, tuple[float, int]] = field(default_factory=dict)
+    #: when there are so many, those of long ago are left out
+    many: int = MANY
 
     def is_of_worker(self, function: Function, now: float) -> bool:
         """Whether one more failure is put down to a worker that others may have spoilt."""
@@ -28,12 +32,18 @@ class Doubts:
             since, count = now, 0
         if count >= TRIES:
             return False
-        self.tries[function] = since, count + 1
+        self._note(function, since, count + 1, now)
         return True
 
     def confirm(self, function: Function, now: float) -> None:
         """A row of it has failed in a worker that nobody can have spoilt: so do others, for a while."""
-        self.tries[function] = now, TRIES
+        self._note(function, now, TRIES, now)
+
+    def _note(self, function: Function, since: float, count: int, now: float) -> None:
+        self.tries[function] = since, count
+        if len(self.tries) > self.many:
+            self.tries = {each: told for each, told in self.tries.items() if now - told[0] < SECONDS}
+            self.many = max(MANY, 2 * len(self.tries))
 
     def drop_client(self, client: int) -> None:
         """Forget the functions of a client."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 #: a function: its client's number, and its name
 Function = tuple[int, str]
 
+#: functions of which it is known, at most: of more the half is forgotten of which nothing was seen for the longest time
+MOST = 4096
 #: what a new figure counts for
 _WEIGHT = 0.3
 #: microseconds that a row takes at least
@@ -42,5 +44,8 @@ class Estimates:
 
 
 def _average(table: dict[Function, float], function: Function, value: float) -> None:
-    known = table.get(function)
-    table[function] = value if known is None else known + _WEIGHT * (value - known)
+    known = table.pop(function, None)
+    if known is None and len(table) >= MOST:
+        for other in list(table)[: MOST // 2]:
+            del table[other]
+    table[function] = value if known is None else known + _WEIGHT * (value - known)  # the last one from now on

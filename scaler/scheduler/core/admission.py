@@ -14,7 +14,7 @@ from scaler.scheduler.state.batch_records import WAITING, Batch, not_ended
 from scaler.scheduler.state.client_records import ClientRecord, GraphBatches
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchAdmitted
-from scaler.scheduler.state.function_records import FunctionRecord, Tally
+from scaler.scheduler.state.function_records import FunctionRecord, Tally, fold
 from scaler.scheduler.state.object_records import ObjectRecord
 from scaler.scheduler.state.transitions import Cause
 
@@ -132,8 +132,11 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
     rows, name, slots = task.rows, task.name, task.threads or 1
     function = client.functions.get(name)
     if function is None:
-        function = client.functions[name] = FunctionRecord(client.number, name)
+        if len(client.functions) >= client.most_functions:
+            client.most_functions = fold(client.functions, {batch.function for batch in client.remembered.values()})
+        function = client.functions.setdefault(name, FunctionRecord(client.number, name))
     function.admitted += rows
+    function.newest = task.batch
     demand = task.capabilities, slots
     tally = function.tallies.get(demand)
     if tally is None:

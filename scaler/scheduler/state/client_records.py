@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from scaler.common.records import record
 from scaler.protocol.messages import Frame
 from scaler.scheduler.state.batch_records import Batch, Row
-from scaler.scheduler.state.function_records import FunctionRecord
+from scaler.scheduler.state.function_records import MOST, FunctionRecord
 from scaler.scheduler.state.object_records import ObjectRecord
 
 
@@ -124,6 +124,8 @@ class ClientRecord:
     remembered: dict[int, Batch] = field(default_factory=dict)
     #: name -> what is known of the function
     functions: dict[str, FunctionRecord] = field(default_factory=dict)
+    #: when there are so many of them, those that had no rows for the longest time are put together
+    most_functions: int = MOST
     values: ClientValues = field(default_factory=ClientValues)
     reads: ClientReads = field(default_factory=ClientReads)
     #: rows that have not ended; written by `transitions.py` alone

@@ -29,6 +29,13 @@ class Durations:
         part = PARTS * exponent + int(2 * PARTS * mantissa) - PARTS if mantissa else NOTHING
         self._counts[part] = self._counts.get(part, 0) + rows
 
+    def take_in(self, other: "Durations") -> None:
+        """Count the rows of another one, too."""
+        self.total_us += other.total_us
+        self._quantiles = None
+        for part, rows in other._counts.items():
+            self._counts[part] = self._counts.get(part, 0) + rows
+
     def quantiles(self) -> tuple[int, int]:
         """What half of all rows, and 95 of 100, took at most, microseconds; 0 while there are none."""
         if self._quantiles is None:

@@ -1,9 +1,15 @@
 """What is known of each function of each client: how many rows of it there were, how they ended, what they take."""
 
+from collections.abc import Container
 from dataclasses import dataclass, field
+from heapq import nlargest
 
 from scaler.scheduler.state.durations import Durations
 
+#: functions of a client of which each has a record of its own, at most, unless more of them have rows
+MOST = 4096
+#: the name of the record that has what is known of others together
+OTHERS = "(others)"
 #: how much of the average the newest measurement is
 LEARNING = 0.3
 #: rows of which a steady average is made
@@ -47,6 +53,8 @@ class FunctionRecord:
     steady_us: float = 0.0
     #: rows in it
     steady_rows: int = 0
+    #: id of its newest batch
+    newest: int = 0
 
     @property
     def outstanding(self) -> int:
@@ -71,3 +79,33 @@ class FunctionRecord:
         seen = self.steady_rows = min(self.steady_rows + rows, STEADY_ROWS)
         self.steady_us += min(1.0, rows / seen) * (each - self.steady_us)
         return each
+
+    def take_in(self, other: "FunctionRecord") -> None:
+        """Count the rows of another one, all of which have ended, too."""
+        self.admitted += other.admitted
+        self.finished += other.finished
+        self.failed += other.failed
+        self.cancelled += other.cancelled
+        self.claimed += other.claimed
+        self.durations.take_in(other.durations)
+
+
+def fold(functions: dict[str, FunctionRecord], needed: Container[FunctionRecord]) -> int:
+    """Put those together in one record that had no rows for the longest time, but for those that are `needed`.
+
+    Half of `MOST` are left, unless more have rows, among them those that took most time: whoever shows these goes on.
+    Returns how many there are to be before it is worth doing that again.
+    """
+    idle = [
+        function
+        for name, function in functions.items()
+        if name != OTHERS and not function.outstanding and function not in needed
+    ]
+    kept = set(nlargest(MOST // 8, idle, key=lambda function: function.durations.total_us))
+    idle = sorted((function for function in idle if function not in kept), key=lambda function: function.newest)
+    for function in idle[: max(0, len(functions) - MOST // 2)]:
+        others = functions.get(OTHERS)
+        if others is None:
+            others = functions[OTHERS] = FunctionRecord(function.client, OTHERS)
+        others.take_in(functions.pop(function.name))
+    return max(MOST, 2 * len(functions))

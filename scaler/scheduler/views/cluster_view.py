@@ -28,7 +28,7 @@ from scaler.protocol.messages import (
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.function_records import FunctionRecord
+from scaler.scheduler.state.function_records import OTHERS, FunctionRecord
 from scaler.scheduler.views.demand import demand_columns, fleet_columns
 
 #: functions that are shown on their own; the others together are one
@@ -143,7 +143,9 @@ def _activity(function: FunctionRecord) -> tuple[int, int]:
 
 
 def _functions(functions: list[FunctionRecord]) -> FunctionColumns:
-    shown = functions if len(functions) <= FUNCTIONS else nlargest(FUNCTIONS - 1, functions, key=_activity)
+    single = [each for each in functions if each.name != OTHERS]
+    is_all = len(functions) == len(single) <= FUNCTIONS
+    shown = functions if is_all else nlargest(FUNCTIONS - 1, single, key=_activity)
     at_agents, durations = [each.at_agents for each in shown], [each.durations for each in shown]
     quantiles = [each.quantiles() for each in durations]
     columns = FunctionColumns(
