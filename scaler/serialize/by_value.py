@@ -58,6 +58,14 @@ def _ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
     return numpy.frompyfunc(function, nin, nout, identity=identity)
 
 
+def may_be_sentinel(obj: Any) -> bool:
+    """Whether `reduced_sentinel` has to look at an object which Python pickles by itself: not if it has attributes."""
+    kind: Any = type(obj)
+    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__getattribute__ is not object.__getattribute__:
+        return False
+    return not getattr(obj, "__dict__", None)
+
+
 def reduced_sentinel(obj: Any) -> Any:
     """An object without any state that is known by a name in the module of its class, if others can import that.
 

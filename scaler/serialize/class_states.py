@@ -22,14 +22,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import FunctionType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
-from scaler.serialize.plain import LruCache
+from cloudpickle import cloudpickle
 
+from scaler.serialize.plain import LruCache
+from scaler.serialize.recent import Recent
+
+#: pickles of classes that are known again, at most
+_LIMIT = 256
 #: what methods and the like are kept as in a class
 _CODE = (
     FunctionType, classmethod, staticmethod, property, LruCache, functools.cached_property, functools.partialmethod,
@@ -109,6 +115,8 @@ class ClassStates:
         self._own: WeakSet[type] = WeakSet()
         self._foreign: WeakSet[type] = WeakSet()
         self._present: WeakKeyDictionary[type, _Present] = WeakKeyDictionary()
+        #: classes that came as pickles of their own, and what came with them, by digest
+        self._inner: Recent[str, tuple[type, Brought]] = Recent(_LIMIT)
         #: what the function that runs has brought
         self._held = _NOTHING
         #: classes that are others for a while
@@ -190,6 +198,29 @@ class ClassStates:
             elif has_globals:
                 self._set_code(kind, state, present)
 
+    def inner(self, kind: type | None, digest: str, data: bytes) -> type:
+        """The class that comes as a pickle of its own, with what is there of its number, and the digest of the pickle.
+
+        It is read if the class is not ours, and these very bytes were not read before.
+        """
+        if kind is not None and kind in self._own:
+            return kind
+        outer = _decoding.get()
+        found = self._inner.get(digest)
+        if found is None:
+            with decoding(outer is not None and outer.is_function) as brought:
+                made: type = pickle.loads(data)
+            self._inner.put(digest, (made, brought))
+        else:
+            made, brought = found
+            for each, state in brought.items():
+                present = self._present.get(each)
+                if present is None or present.mark is not state.mark:  # it has become another one since
+                    self.arrived(each, state)
+        if outer is not None:
+            outer.brought.update(brought)
+        return made
+
     def _set(self, kind: type, state: State) -> None:
         before = self._present.get(kind)
         if before is not None and self._aside is not None:
@@ -237,6 +268,12 @@ class decoding:  # in lower case, as what is called; a generator would take long
 
 #: those of this process
 here = ClassStates()
+
+
+def inner(tracker: str, digest: str, data: bytes) -> type:
+    """The class that a value's pickle has in it as a pickle of its own; part of pickles."""
+    kind: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker)
+    return here.inner(kind, digest, data)
 
 
 def arrived(kind: type, state: tuple[Callable[[Any, Any], object], Any, Mapping[str, Any], str | None]) -> None:

@@ -69,6 +69,11 @@ def version_of(kind: type, contents: Contents) -> str | None:
     return version if size <= MOST_BYTES else None
 
 
+def note(version: str) -> None:
+    """A text of 32 characters that was made of a class as it is."""
+    _made.put(version, True)
+
+
 def is_version(text: str) -> bool:
     """Whether a text is a version that was made here lately."""
     return _made.get(text) is not None
@@ -85,5 +90,5 @@ def _version(kind: type, contents: Contents) -> tuple[str | None, Sequence[Any],
         digest.update(part)
         size += len(part)
     version = digest.hexdigest()
-    _made.put(version, True)
+    note(version)
     return version, absent, size

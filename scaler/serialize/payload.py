@@ -27,6 +27,7 @@ from scaler.serialize import (
     array_files,
     by_value,
     c_types,
+    class_pickles,
     class_states,
     class_versions,
     dispatchers,
@@ -54,14 +55,17 @@ class _OutOfReach(Exception):
 
 
 class ReferencePickler(pickle.Pickler):
-    """The C pickler, as long as all that it would write by reference can be imported elsewhere."""
+    """The C pickler, as long as all that it would write by reference can be imported elsewhere, but for classes."""
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
         module = getattr(obj, "__module__", None)
-        if kind is FunctionType or isinstance(obj, type):
+        if kind is FunctionType:
             if not is_importable(module):
                 raise _OutOfReach
+        elif isinstance(obj, type):
+            if not is_importable(module):
+                return self.reduced_class(obj)
         elif (module or kind.__module__) == "numpy":  # built-in classes have none that their objects show
             return mapped_files.reduced(obj)
         elif module == _CONNECTIONS == kind.__module__:
@@ -72,8 +76,25 @@ class ReferencePickler(pickle.Pickler):
             and (module != kind.__module__ or named_objects.may_be_a_name(kind))
             and not is_importable(module)
         ):
-            raise _OutOfReach
+            return self._reduced_member(obj)
+        elif by_value.may_be_sentinel(obj):
+            return by_value.reduced_sentinel(obj)
         return NotImplemented
+
+    def reduced_class(self, kind: type) -> Any:
+        """A class that travels by value."""
+        reduced = class_pickles.reduced(kind, _dump_class)
+        if reduced is None:
+            raise _OutOfReach
+        return reduced
+
+    def _reduced_member(self, obj: Any) -> Any:
+        """What may be a name that others don't have; members of enumerations are none, but may say so."""
+        if isinstance(type(obj), EnumType):
+            how = obj.__reduce_ex__(PROTOCOL)
+            if not isinstance(how, str):
+                return how
+        raise _OutOfReach
 
 
 class StatelessPickler(ReferencePickler):
@@ -83,6 +104,10 @@ class StatelessPickler(ReferencePickler):
         if not isinstance(obj, (type, FunctionType, BuiltinFunctionType)):
             raise _OutOfReach
         return super().reducer_override(obj)
+
+    def reduced_class(self, kind: type) -> Any:
+        """Not here."""
+        raise _OutOfReach
 
 
 class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -182,6 +207,19 @@ def _contents_of(kind: type) -> tuple[list[Any], Sequence[Any]]:
         pickler.names = names
         pickler.dump(kind)
         return [buffer.getvalue(), *parts], names.absent if names is not None else ()
+
+    return tried(dump)
+
+
+def _dump_class(kind: type) -> tuple[bytes, Sequence[Any]]:
+    """The pickle of a class by value, and the values that could not be part of it. Raises anything."""
+
+    def dump(names: ScriptNames | None) -> tuple[bytes, Sequence[Any]]:
+        buffer = io.BytesIO()
+        pickler = ValuePickler(buffer, PROTOCOL)
+        pickler.names = names
+        pickler.dump(kind)
+        return buffer.getvalue(), names.absent if names is not None else ()
 
     return tried(dump)
 

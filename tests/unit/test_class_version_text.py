@@ -93,8 +93,8 @@ def test_pickles_grow_by_a_few_bytes_for_each_class() -> None:
     script = (
         "import pickletools, sys\nsys.path[:] = {path!r}\nfrom scaler.serialize import payload\n"
         "class A: pass\nclass B: pass\n"
-        "with_versions = len(payload.dumps((A, B)))\npayload.class_versions.version_of = lambda *_: None\n"
-        "print(with_versions - len(payload.dumps((A, B))))"
+        "with_versions = len(payload.dumps_by_value((A, B)))\npayload.class_versions.version_of = lambda *_: None\n"
+        "print(with_versions - len(payload.dumps_by_value((A, B))))"
     )
     command = [sys.executable, "-c", script.replace("{path!r}", repr(sys.path))]
     assert 0 < int(subprocess.run(command, capture_output=True, check=True).stdout) <= 2 * 40
