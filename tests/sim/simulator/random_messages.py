@@ -1,6 +1,6 @@
 """Hypothesis strategies for well-formed messages of every class."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -343,7 +343,15 @@ def plain(cls: type[m.Message]) -> st.SearchStrategy[m.Message]:
         else:
             number = NUMBERS.get(item.name, U64 if item.name in U64_FIELDS else U32)
             strategies[item.name] = BY_TYPE.get(kind, number)
-    return st.builds(cls, **strategies)
+    made = st.builds(cls, **strategies)
+    return made.flatmap(_with_whereabouts) if "whereabouts" in strategies else made
+
+
+def _with_whereabouts(message: Any) -> st.SearchStrategy[Any]:
+    """The same with where each of its agents is, or none."""
+    agents = message.agents if isinstance(message, m.Hello) else message.added
+    places = st.lists(TEXT, min_size=len(agents), max_size=len(agents)).map(tuple)
+    return st.one_of(st.just(()), places).map(lambda places: replace(message, whereabouts=places))
 
 
 def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
