@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from support import until
 from support.browser import browser, complaints, opening, shows, why_not
+from support.ports import fresh_address
+from support.proxy import Proxy
 
 from scaler.monitor import Watcher, tables
 from scaler.monitor.blocks import blocks
@@ -140,3 +142,47 @@ def test_what_is_long_stays_within_its_page():
     finally:
         running.terminate()
         running.wait()
+
+
+UPGRADE = {b"Upgrade: websocket": b"Ignored: websocket"}
+
+
+def test_a_page_whose_socket_cannot_be_opened_says_why_and_tries_again(daemons):
+    daemons.start_scheduler()
+    target = fresh_address()
+    between, unnamed = Proxy(target, None), Proxy(target, None)
+    try:
+        named, other = (each.url.replace("tcp:", "http:") for each in (between, unnamed))
+        options = ("--port", target.rpartition(":")[2], "--interval", "0.5", "--allow-origin", named)
+        running = daemons.run("scaler_ui", "ui", daemons.address, *options)
+        query = urlsplit(running.says(r"Dashboard: open (\S+)")[1]).query
+        between.altered = UPGRADE
+        unnamed.altered = {f"Host: {unnamed.url[6:]}".encode(): f"Host: {target[6:]}".encode()}
+        with browser() as driver:
+            driver.get(f"{named}/?{query}")
+            until(lambda: "a proxy in front of scaler_ui does not pass it on" in texts(driver, "#banner"), "why", 40.0)
+            assert driver.execute_script("return document.documentElement.classList.contains('stale')")
+            between.altered = {}
+            between.cut()  # what is kept open as well
+            number = shows(driver)
+            until(lambda: shows(driver) > number and texts(driver, "#banner") == "", "new figures", 40.0)
+
+            between.altered = UPGRADE
+            between.cut()
+            until(lambda: "does not pass it on" in texts(driver, "#banner"), "why an open page gets no more", 40.0)
+
+            driver.get(f"{other}/?{query}")
+            until(lambda: f"with --allow-origin {other}" in texts(driver, "#banner"), "the option to be named", 40.0)
+    finally:
+        between.close()
+        unnamed.close()
+
+
+def test_a_page_whose_script_does_not_come_says_so(daemons):
+    daemons.start_scheduler()
+    running = daemons.run("scaler_ui", "ui", daemons.address, "--port", "0")
+    with browser() as driver:
+        driver.execute_cdp_cmd("Network.enable", {})
+        driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*bokeh.min.js*"]})
+        driver.get(running.says(r"Dashboard: open (\S+)")[1])
+        until(lambda: "a script of this page can't be loaded" in texts(driver, "#banner"), "the banner", 40.0)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 class Proxy:
     """Forwards connections to an address, until it is told to stop."""
 
-    def __init__(self, target: str, limit: int) -> None:
+    def __init__(self, target: str, limit: int | None) -> None:
         self._target = ("127.0.0.1", int(target.rpartition(":")[2]))
         #: bytes after which a connection is cut, one number a connection; None: never
         self.limits: list[int | None] = [limit]
@@ -19,6 +19,8 @@ class Proxy:
         #: bytes a second each way, and no more than a few are on their way; None: as many as come
         self.pace: float | None = None
         self.stalled = False
+        #: what is replaced in what goes to the target, by what; both of one length
+        self.altered: dict[bytes, bytes] = {}
         self._listening = socket.socket()
         self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         self._listening.bind(("127.0.0.1", 0))
@@ -27,6 +29,7 @@ class Proxy:
         self.connections = 0
         self._pool = ThreadPoolExecutor(40)
         self._open: list[socket.socket] = [self._listening]
+        self._far: set[socket.socket] = set()
         self._pool.submit(self._accept)
 
     def _accept(self) -> None:
@@ -38,6 +41,7 @@ class Proxy:
                 return
             self.connections += 1
             self._open += [near, far]
+            self._far.add(far)
             limit = self.limits[min(self.connections, len(self.limits)) - 1]
             self._pool.submit(self._forward, near, far, limit if self.upwards else None)
             self._pool.submit(self._forward, far, near, None if self.upwards else limit)
@@ -49,6 +53,9 @@ class Proxy:
                 count += len(data)
                 if self.pace is not None:
                     time.sleep(len(data) / self.pace)
+                if sink in self._far:
+                    for old, new in self.altered.items():
+                        data = data.replace(old, new)
                 if limit is not None and count > limit:
                     if limit % 2:
                         self.stalled = True

@@ -35,6 +35,8 @@ THEME_COOKIE = "scaler_ui_theme"
 COOKIE_DAYS = 7
 #: open pages, at most: each costs work with each snapshot
 PAGES = 64
+#: seconds after which the socket of a page is not opened any more: it loads itself again then
+SOCKET_LIFETIME = 600
 #: messages that a browser has not taken, at most; it has lost its page then, and may open it again
 _BEHIND = 60
 _HEADERS = {
@@ -147,7 +149,9 @@ class PageSocket(WSHandler):
         try:
             super().open()
         except ProtocolError as error:
-            self._turn_away(str(error))
+            is_late = "expired" in str(error)
+            late = f"its page was loaded more than {SOCKET_LIFETIME // 60} minutes before; it loads itself again"
+            self._turn_away(late if is_late else str(error))
 
     async def on_message(self, fragment: str | bytes) -> None:
         """What is said before the session is there is not heard: browsers wait for that."""
@@ -243,7 +247,7 @@ class Application(BokehTornado):
             # sessions are those of pages that were answered, and no others
             sign_sessions=True,
             secret_key=secrets.token_bytes(32),
-            session_token_expiration=60,
+            session_token_expiration=SOCKET_LIFETIME,
             log_function=lambda handler: None,
         )
 

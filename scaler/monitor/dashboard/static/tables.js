@@ -134,6 +134,7 @@ const scalerPage = (() => {
       const script = document.createElement("script");
       script.src = address;
       script.async = false;
+      script.onerror = () => say("nothing new comes: a script of this page can't be loaded. Load the page again");
       document.head.append(script);
     }
   };
