@@ -102,6 +102,8 @@ def test_garbage_is_a_line_of_the_log_and_silence_is_closed(start):
     assert board.ask("/clients", Bokeh_Session_Id="garbage")[0] == 200
     assert silent.recv(100) == b""
     assert board.upgrade() == 101
+    for path in ("/static/js/%00", "/assets/%00", "/%00", "/static/js/%ff", "/static/js/" + 5000 * "a"):
+        assert board.ask(path)[0] in (400, 404), path
     assert "Traceback" not in board.program.text
     assert board.program.text.count("closed the socket of a page, from 127.0.0.1") <= 3
     assert len(board.program.text.splitlines()) <= 4

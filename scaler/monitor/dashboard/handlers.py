@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode
 
 import bokeh
 from bokeh.protocol.exceptions import ProtocolError
@@ -17,7 +18,7 @@ from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
 from bokeh.server.views.doc_handler import DocHandler
 from bokeh.server.views.ws import WSHandler
-from bokeh.util.token import check_token_signature
+from bokeh.util.token import check_token_signature, get_session_id
 from tornado.httputil import HTTPServerRequest
 from tornado.web import RequestHandler, StaticFileHandler
 
@@ -177,12 +178,21 @@ class PageSocket(WSHandler):
             return None
         return await super()._handle(message)
 
+    async def _async_open(self, token: str) -> None:
+        """Join the session of the page, unless its browser has gone meanwhile."""
+        await super()._async_open(token)
+        if cast(Any, self.ws_connection) is None:
+            self.on_close()
+
     def on_close(self) -> None:
         """Nobody comes back to the session of a page that was left: it goes at once, with its document."""
-        session = self.connection.session if self.connection is not None else None
-        super().on_close()
-        if session is not None and not session.connection_count:
-            session.request_expiration()
+        if self.connection is None or self._token is None:
+            return
+        cast(Any, self.application).client_lost(self.connection)  # as it may be already, by a ping that failed
+        with contextlib.suppress(ProtocolError):  # the session may have gone since
+            session = self.application_context.get_session(get_session_id(self._token))
+            if not session.connection_count:
+                session.request_expiration()
 
     async def send_message(self, message: Message[Any]) -> None:
         if self._behind >= _BEHIND:
@@ -256,6 +266,8 @@ class Application(BokehTornado):
         verdict = self._gate.judge(asked(request, self._gate, self._path_prefix))
         if verdict.status != 200:
             return self._answer(request, verdict)
+        if "\0" in unquote(request.path):  # no file is called so, and looking for it raises
+            return self._answer(request, Verdict(404, "there is no such page"))
         delegate = super().find_handler(request, **kwargs)
         replaced: dict[Any, Any] = {DocHandler: PageHandler, WSHandler: PageSocket}
         if delegate.handler_class in replaced:
