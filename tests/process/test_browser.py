@@ -132,13 +132,14 @@ def test_what_is_long_stays_within_its_page():
     running = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
     try:
         url = running.stdout.readline().split()[-1]
-        with browser(700, 600) as driver:
-            driver.get(url)
-            for page in ("agents", "functions?find=" + 200 * "m"):
-                driver.get(url.partition("?")[0] + page)
-                shows(driver)
-                assert driver.execute_script(BEYOND) == 0, page
-                assert page != "agents" or driver.execute_script(NAMED) > 20  # "slurm", beside how many there are
+        for width, height in ((700, 600), (390, 844)):
+            with browser(width, height) as driver:
+                driver.get(url)
+                for page in ("", "functions?find=" + 200 * "m", "workers", "agents", "objects", "clients"):
+                    driver.get(url.partition("?")[0] + page)
+                    shows(driver)
+                    assert driver.execute_script(BEYOND) == 0, (page, width)
+                    assert page != "agents" or driver.execute_script(NAMED) > 20  # "slurm", beside how many there are
     finally:
         running.terminate()
         running.wait()
