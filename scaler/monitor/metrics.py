@@ -129,7 +129,7 @@ def _rows(snapshot: Snapshot) -> Iterable[Metric]:
     }
     text = "Rows (calls) that have not ended: they wait for values, are queued, are handed to agents, or run."
     yield _by("state", "scaler_rows", text, states)
-    outcomes = {name: getattr(rows, name) for name in ("finished", "failed", "cancelled", "claimed")}
+    outcomes = {"done": rows.finished, "failed": rows.failed, "cancelled": rows.cancelled, "claimed": rows.claimed}
     yield _by("outcome", "scaler_rows_ended_total", "Rows (calls) that have ended.", outcomes, "counter")
 
 
@@ -206,8 +206,8 @@ def _functions(snapshot: Snapshot, departed: Mapping[str, Counter[str]]) -> Iter
         summed = _summed(*counted[outcome], named)
         ended.samples += [({"function": name, "outcome": outcome}, value) for name, value in summed.items()]
     yield ended
-    open_rows = Metric("scaler_function_rows", "gauge", "Rows of a function that no agent has, or that agents have.")
-    for state, column in (("waiting", functions.waiting), ("running", functions.running)):
+    open_rows = Metric("scaler_function_rows", "gauge", "Rows of a function that no agent has (unplaced), or that agents have (placed).")
+    for state, column in (("unplaced", functions.waiting), ("placed", functions.running)):
         summed = _summed(names, column, named)
         open_rows.samples += [({"function": name, "state": state}, value) for name, value in summed.items()]
     yield open_rows

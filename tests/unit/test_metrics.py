@@ -74,6 +74,45 @@ def test_sums_are_those_of_the_snapshot():
     assert seconds == pytest.approx(sum(snapshot.functions.total_us) / 1e6)
 
 
+def test_what_is_told_of_functions_and_of_all_rows_has_one_set_of_words():
+    snapshot = SyntheticCluster(2, 4).snapshot()
+    metrics = {metric.name: metric for metric in metrics_of(snapshot, totals_of(snapshot))}
+
+    def words(name: str, label: str) -> set[str]:
+        return {labels[label] for labels, _ in metrics[name].samples}
+
+    assert words("scaler_function_rows_ended_total", "outcome") < words("scaler_rows_ended_total", "outcome")
+    # of a function's rows it is known which ones agents have, no more: what had a name of the others would mean less
+    assert words("scaler_function_rows", "state").isdisjoint(words("scaler_rows", "state"))
+    placed = sum(value for labels, value in metrics["scaler_function_rows"].samples if labels["state"] == "placed")
+    assert placed == sum(snapshot.functions.running)
+
+
+#: what promtool reads, by its first word, of a page of metrics: https://prometheus.io/docs/instrumenting/exposition_formats
+KINDS = {"counter", "gauge"}
+
+
+def test_the_page_is_as_the_format_has_it():
+    """Each name once, its help and kind before its samples, no sample twice; counters and they alone end in _total."""
+    text = text_of(SyntheticCluster(5, 4, fleet=True).snapshot())
+    assert text.endswith("\n")
+    seen: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            _, _, name, words = line.split(" ", 3)
+            assert words
+            assert name not in seen
+            seen.append(name)
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name == seen[-1]
+            assert kind in KINDS
+            assert (kind == "counter") == name.endswith("_total")
+        else:
+            assert re.split("[{ ]", line)[0] == seen[-1]
+    assert len(values(text)) == sum(not line.startswith("#") for line in text.splitlines())
+
+
 def left(snapshot: Snapshot, client: int, epoch: int | None = None) -> Snapshot:
     """The same without a client, at this or another scheduler."""
     view = snapshot.view
