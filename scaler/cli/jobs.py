@@ -71,11 +71,13 @@ def _json(state: JobState) -> str:
 
 def _row(state: JobState) -> str:
     from scaler.monitor.formats import filled, inert, size
+    from scaler.monitor.sayable import sayable
 
+    name = sayable(inert(state.name), sys.stdout.encoding)
     ended = state.done + state.failed + state.cancelled
     begun = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.created))
     return (
-        f"{filled(inert(state.name), 30)} {state.state:<9} {state.rows:>12,} {ended:>12,} {state.failed:>9,} "
+        f"{filled(name, 30)} {state.state:<9} {state.rows:>12,} {ended:>12,} {state.failed:>9,} "
         f"{size(state.bytes):>8} {size(state.file_bytes):>8} {begun} {inert(state.owner)}"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -60,10 +61,12 @@ def _whole(found: dict[str, Any]) -> str:
 def _table(listed: Listed) -> str:
     """Columns as wide as they have to be; texts at the left of them, long ones cut, figures at the right."""
     from scaler.monitor.formats import padded, width
+    from scaler.monitor.sayable import sayable
 
     columns = listed.table.columns
     cells = [
-        [column.shorten(cell, LONGEST) for column, cell in zip(columns, row, strict=True)] for row in listed.cells()
+        [column.shorten(cell, LONGEST) for column, cell in zip(columns, row, strict=True)]
+        for row in sayable(tuple(listed.cells()), sys.stdout.encoding)
     ]
     widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
     lefts = [column.is_text for column in columns]

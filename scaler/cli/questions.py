@@ -48,8 +48,12 @@ def _tasks(
 
 def _rows(lines: Iterable[str]) -> Iterator[str]:
     from scaler.monitor.formats import filled, inert
+    from scaler.monitor.sayable import sayable
 
-    shown = lru_cache(inert)  # hosts and functions are few, and tasks may be a million
+    encoding = sys.stdout.encoding
+    shown = lru_cache(
+        lambda text: sayable(inert(text), encoding)
+    )  # hosts and functions are few, and tasks may be a million
     for line in lines:
         task = json.loads(line)
         host = filled(shown(str(task.get("host", ""))), 20)

@@ -206,7 +206,11 @@ def _functions(snapshot: Snapshot, departed: Mapping[str, Counter[str]]) -> Iter
         summed = _summed(*counted[outcome], named)
         ended.samples += [({"function": name, "outcome": outcome}, value) for name, value in summed.items()]
     yield ended
-    open_rows = Metric("scaler_function_rows", "gauge", "Rows of a function that no agent has (unplaced), or that agents have (placed).")
+    open_rows = Metric(
+        "scaler_function_rows",
+        "gauge",
+        "Rows of a function that no agent has (unplaced), or that agents have (placed).",
+    )
     for state, column in (("unplaced", functions.waiting), ("placed", functions.running)):
         summed = _summed(names, column, named)
         open_rows.samples += [({"function": name, "state": state}, value) for name, value in summed.items()]

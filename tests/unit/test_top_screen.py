@@ -12,6 +12,7 @@ from scaler.monitor import Seen, Snapshot
 from scaler.monitor.blocks import Block
 from scaler.monitor.formats import width
 from scaler.monitor.records import json_line
+from scaler.monitor.sayable import sayable
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.tables import TABLES, WORKERS
 from scaler.monitor.top.layout import plain_text, stacked
@@ -46,6 +47,17 @@ def press(looking: Looking, snapshot: Snapshot | None, *keys: str) -> Looking:
     for key in keys:
         looking.press(key, key if len(key) == 1 else None, snapshot)
     return looking
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_what_the_terminal_cannot_say_is_written_out_before_it_is_laid_out(snapshot, columns):
+    agents = dataclasses.replace(snapshot.view.agents, names=("日本-hôst",) * len(snapshot.agents))
+    named = dataclasses.replace(snapshot, view=dataclasses.replace(snapshot.view, agents=agents))
+    drawn = screen(Looking(), sayable(seen(named), "ascii"), columns)
+    assert all(line.isascii() for line in drawn)
+    assert any(r"|\u65e5" in line for line in drawn) or columns == 60  # where there is no room for it
+    assert any(line.startswith("worker ") and "ITL" in line for line in drawn) or columns == 60
+    assert sayable(seen(named), "utf-8").snapshot is named
 
 
 def hostile(snapshot: Snapshot) -> Snapshot:

@@ -186,11 +186,12 @@ class PageSocket(WSHandler):
 
     def on_close(self) -> None:
         """Nobody comes back to the session of a page that was left: it goes at once, with its document."""
-        if self.connection is None or self._token is None:
+        token = cast("str | None", self._token)
+        if self.connection is None or token is None:
             return
         cast(Any, self.application).client_lost(self.connection)  # as it may be already, by a ping that failed
         with contextlib.suppress(ProtocolError):  # the session may have gone since
-            session = self.application_context.get_session(get_session_id(self._token))
+            session = self.application_context.get_session(get_session_id(token))
             if not session.connection_count:
                 session.request_expiration()
 

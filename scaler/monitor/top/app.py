@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sys
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -23,6 +24,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from scaler.monitor.output import place_of
+from scaler.monitor.sayable import sayable
 from scaler.monitor.top import layout
 from scaler.monitor.top.layout import Line
 from scaler.monitor.top.looking import QUIT, Looking
@@ -134,6 +136,8 @@ class TopApp(App[None]):
         super().__init__(ansi_color=True)
         self.view = TopView(address, looking or Looking(), clock)
         self._is_ready = False
+        #: of where Textual draws
+        self._encoding = getattr(sys.__stderr__, "encoding", None)
 
     def compose(self) -> ComposeResult:
         """One widget."""
@@ -149,7 +153,7 @@ class TopApp(App[None]):
 
     def arrived(self, seen: Seen) -> None:
         """Something new was seen; from any thread, and before there is a terminal, too."""
-        self.view.seen = seen
+        self.view.seen = sayable(seen, self._encoding)
         if self._is_ready:
             self.post_message(Arrived())
 

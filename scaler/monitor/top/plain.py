@@ -7,6 +7,7 @@ from typing import TextIO
 
 from scaler.errors import ConnectionTimeout
 from scaler.monitor.records import json_line
+from scaler.monitor.sayable import sayable
 from scaler.monitor.top.looking import Looking
 from scaler.monitor.top.screen import HEIGHT, WIDTH, draw, text_of
 from scaler.monitor.watcher import Seen, Watcher
@@ -29,7 +30,7 @@ def first(watcher: Watcher) -> Seen:
 
 def write_screen(watcher: Watcher, looking: Looking, size: tuple[int, int], out: TextIO) -> None:
     """One screen of so many columns and lines, or of the smallest there is. Raises `ConnectionTimeout`."""
-    seen = first(watcher)
+    seen = sayable(first(watcher), out.encoding)
     screen = draw(looking, seen, watcher.address, max(size[0], WIDTH), max(size[1], HEIGHT), time.time(), views=False)
     out.write(text_of(screen).rstrip("\n") + "\n")
     out.flush()
