@@ -1,7 +1,7 @@
 """What runs on a host that was reached by ssh: it starts the agent, and ends it when the connection ends.
 
 It travels as text, so it imports the standard library alone, and runs on any Python 3.7 or newer. Standard input brings
-it, then a line of JSON, then nothing until its end: of the connection, or of the program at the near side, however that
+it, then a line with JSON, then nothing until its end: of the connection, or of the program at the near side, however that
 came about. `near` is said on standard output when the agent begins.
 """
 
@@ -20,6 +20,8 @@ import threading
 from typing import Any
 
 PREFIX = "scaler-ssh-"
+#: what is behind it in the second line of input is what the near side tells
+TOLD = "  # told: "
 _PR_SET_PDEATHSIG = 1
 #: by the far side: the end of input is what ends it
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
@@ -108,7 +110,7 @@ def main() -> None:
     """The rest of the first line of input has been run, and was this."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    told = json.loads(sys.stdin.readline())
+    told = json.loads(sys.stdin.readline().partition(TOLD)[2])
     code = run(told)
     sys.stdout.flush()
     os._exit(code)  # the thread that reads would be waited for

@@ -41,6 +41,9 @@ START = 60.0
 UNBEGUN = 1.0
 #: what ssh itself exits with; other codes are those of what it ran
 SSH_FAILED = 255
+#: why what is sent to the far side does not come there whole, and what Python says then
+EATEN = "a login script there, say ~/.bashrc, reads standard input, which is for what ssh runs: give it </dev/null"
+_READ_BY_OTHERS = ("SyntaxError:", "NameError:", "json.decoder.JSONDecodeError:")
 Jobs = list[Job]
 
 
@@ -171,7 +174,9 @@ class SshProvider:
             # an agent that has them does not begin a second time to get them
             "defaults": start_environment.environment({}),
         }  # fmt: skip
-        return f"{inspect.getsource(far_side)!r}\n{json.dumps(told)}\n"
+        # who has lost the first line to a login script runs the second one
+        lost = f"raise SystemExit({EATEN!r})"
+        return f"{inspect.getsource(far_side)!r}\n{lost!r}{far_side.TOLD}{json.dumps(told)}\n"
 
     def _run(self, job: _Started, text: str) -> None:
         """One connection, from its beginning to its end."""
@@ -186,14 +191,19 @@ class SshProvider:
                 _close_input(job.process)
                 _wait(job.process, self._options["grace"] + 5)
         words = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {code}")
+        if job.began is None and not code:
+            words = f"its login script ends before Python begins: a line like `exit`, say in ~/.bashrc ({words})"
+        elif job.began is None and words.startswith(_READ_BY_OTHERS):
+            words = f"{EATEN} ({words})"
         if job.began is not None and code != SSH_FAILED:
             words = job.last_line or f"exit code {code}"
         if job.hung:
-            words = f"nothing began there within {job.hung:g} s: its login shell, or a file system, may hang"
+            words = f"nothing began there within {job.hung:g} s: its login shell, or a file system, may hang, "
+            words += "or a login script reads standard input"
         with job.lock:
             job.ended, job.state = time.monotonic(), JobState.ENDED
             before = self._failed.pop(job.host, (0.0, 0))[1]
-            if code and not job.is_cancelled:
+            if (code or job.began is None) and not job.is_cancelled:
                 job.reason = words
                 is_new = job.began is not None and job.ended - job.began > LONGEST_REST
                 self._failed[job.host] = job.ended, 1 if is_new else before + 1

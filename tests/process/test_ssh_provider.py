@@ -26,6 +26,9 @@ done
 shift $((OPTIND - 1))
 case $1 in
     hung*) exec sleep 1000;;
+    quits*) exit 0;;
+    reads*) read line; exec sh -c "$2";;
+    bites*) head -c 9 >/dev/null; exec sh -c "$2";;
     alpha*) echo "Welcome to $1"; FAR_HOST=$1 exec sh -c "$2";;
     *) echo "ssh: connect to host $1 port 22: No route to host" >&2; exit 255;;
 esac
@@ -154,6 +157,24 @@ def test_the_far_side_says_what_is_missing(far):
     assert job.reason.startswith("there is no scaler_nothing on ")
 
 
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("quits1", "its login script ends before Python begins: a line like `exit`, say in ~/.bashrc (exit code 0)"),
+        ("reads1", ssh.EATEN),
+        ("bites1", ssh.EATEN + " (SyntaxError: "),
+    ],
+)
+def test_a_login_script_that_ends_or_reads_what_is_not_its_own_is_a_failure_with_its_reason(far, host, words):
+    provider = make_provider("ssh", {"hosts": [host], "python": sys.executable})
+    provider.submit(1, template(far))
+    (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
+    assert job.reason.startswith(words)
+    with pytest.raises(ProviderError, match=f"no host is free: 0 of 1 are in use, .* lately: {host}"):
+        provider.submit(1, template(far, request=2))
+    provider.close()
+
+
 def test_a_host_whose_login_hangs_is_given_up_and_does_not_hold_up_others(far, monkeypatch):
     monkeypatch.setattr(ssh, "START", 0.1)
     hosts = ["hung1", "alpha1"]
@@ -161,7 +182,9 @@ def test_a_host_whose_login_hangs_is_given_up_and_does_not_hold_up_others(far, m
     provider.submit(2, template(far))
     (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
     assert job.host == "hung1"
-    assert job.reason == "nothing began there within 1.1 s: its login shell, or a file system, may hang"
+    assert job.reason == "nothing began there within 1.1 s: its login shell, or a file system, may hang, " + (
+        "or a login script reads standard input"
+    )
     until(lambda: up(far))
     with pytest.raises(ProviderError, match=r"no host is free: 1 of 2 are in use, and could not be reached .*: hung1"):
         provider.submit(1, template(far))
