@@ -8,6 +8,7 @@ that others show too stand in `scaler.defaults`.
 
 from __future__ import annotations
 
+import json
 import re
 import types
 from collections.abc import Iterator
@@ -624,6 +625,14 @@ class ProvisionConfig:
         check(self)
         if self.minimum > self.maximum:
             raise OptionError("minimum", f"must not be more than maximum ({self.maximum}), not {self.minimum}")
+        for each in self.address.split(","):
+            host = each.rpartition(":")[0].partition("://")[2]
+            if host in ("0.0.0.0", "*", "[::]"):
+                raise OptionError(
+                    "address",
+                    f"is what hosts connect to, and {each.strip()} says only that a scheduler listens everywhere: "
+                    "write the name or address of the scheduler's host, as others reach it",
+                )
         if self.exclusive and not self.capabilities:
             raise OptionError("exclusive", "is for hosts with capabilities, and none are named: no task would get one")
         if not re.fullmatch(r"[a-z0-9-]{1,40}", self.tag):
@@ -689,7 +698,7 @@ def check(config: Config) -> None:
             continue
         expected = (int, float) if setting.kind is float else setting.kind
         if not isinstance(value, expected) or (isinstance(value, bool) and setting.kind is not bool):
-            raise OptionError(setting.name, f"must be of type {setting.kind.__name__}, not {value!r}")
+            raise OptionError(setting.name, f"must be {kind_of(setting.kind, value)}, not {value!r}")
         if isinstance(value, tuple) and not all(isinstance(each, str) for each in value):
             raise OptionError(setting.name, f"must be a list of texts, not {list(value)!r}")
         if setting.choices and value not in setting.choices:
@@ -699,6 +708,18 @@ def check(config: Config) -> None:
             check_number(setting.name, value, option.minimum, option.maximum, option.is_size)
         if setting.default is MISSING and not value:
             raise OptionError(setting.name, "must not be empty")
+
+
+def kind_of(kind: type, value: object) -> str:
+    """What kind of value is meant: of a list an example, with the words that were given as one text.
+
+    >>> kind_of(int, "a"), kind_of(tuple, "--slots 5")
+    ('of type int', 'a list of texts, like ["--slots", "5"]')
+    """
+    if kind not in (tuple, list):
+        return f"of type {kind.__name__}"
+    words = value.split() if isinstance(value, str) else []
+    return f"a list of texts, like {json.dumps(words or ['one', 'another'], ensure_ascii=False)}"
 
 
 def check_number(name: str, value: float, minimum: float | None, maximum: float | None, is_size: bool = False) -> None:

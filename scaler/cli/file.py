@@ -14,8 +14,10 @@ a program that is started there.
 
 from __future__ import annotations
 
+import difflib
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +79,18 @@ def read_section(path: Path | None, section: str, must_exist: bool) -> dict[str,
     except (OSError, ValueError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise FileError(f"cannot read the configuration file {path}: {error}") from error
     known = {name: [setting.name for setting in settings(config)] for name, config in SECTIONS.items()}
+    every = sorted({name for names in known.values() for name in names})
     common: dict[str, Any] = {}
     own: dict[str, dict[str, Any]] = {}
     for name, value in content.items():
         if name in SECTIONS:
             own[name] = _refuse_unknown(path, f" under [{name}]", value, known[name])
+        elif isinstance(value, dict) and name not in every:
+            hint = nearest(name, SECTIONS, "[{}]") or f", only {', '.join(f'[{each}]' for each in SECTIONS)}"
+            raise FileError(f"{path}: there is no section [{name}]{hint}")
         else:
             common[name] = value
-    _refuse_unknown(path, "", common, sorted({name for names in known.values() for name in names}))
+    _refuse_unknown(path, "", common, every)
     values = {name: value for name, value in common.items() if name in known[section]} | own.get(section, {})
     for setting in settings(SECTIONS[section]):
         if setting.name in values:
@@ -105,5 +111,16 @@ def _refuse_unknown(path: Path, where: str, values: object, known: list[str]) ->
         raise FileError(f"{path}: expected a table{where}, not {values!r}")
     for name in values:
         if name not in known:
-            raise FileError(f"{path}: there is no option {name!r}{where}, only {', '.join(known)}")
+            hint = nearest(name, known) or f", only {', '.join(known)}"
+            raise FileError(f"{path}: there is no option {name!r}{where}{hint}")
     return values
+
+
+def nearest(name: str, known: Iterable[str], form: str = "{!r}") -> str:
+    """A question after what may have been meant; empty if nothing is like it.
+
+    >>> nearest("wokers", ["workers", "address"]), nearest("x", ["workers"])
+    (", did you mean 'workers'?", '')
+    """
+    found = difflib.get_close_matches(name, known, 1)
+    return f", did you mean {form.format(found[0])}?" if found else ""

@@ -12,6 +12,7 @@ import click
 
 from scaler.cli.asking import quietly
 from scaler.cli.command import call, with_version
+from scaler.cli.file import nearest
 from scaler.cli.logs import set_up
 from scaler.config import OptionError, ProvisionConfig, from_plain_values, settings
 
@@ -27,9 +28,8 @@ def read(path: Path) -> tuple[ProvisionConfig, dict[str, Any]]:
     known = [setting.name for setting in settings(ProvisionConfig)]
     for name in content:
         if name not in known:
-            raise click.UsageError(
-                f"{path}: there is no option {name!r}, only {', '.join(known)}, and the table options"
-            )
+            hint = nearest(name, [*known, "options"]) or f", only {', '.join(known)}, and the table options"
+            raise click.UsageError(f"{path}: there is no option {name!r}{hint}")
     for name in ("address", "provider"):
         if name not in content:
             raise click.UsageError(f"{path}: {name} is missing")

@@ -1,8 +1,8 @@
 """What runs on a host that was reached by ssh: it starts the agent, and ends it when the connection ends.
 
 It travels as text, so it imports the standard library alone, and runs on any Python 3.7 or newer. Standard input brings
-it, then a line with JSON, then nothing until its end: of the connection, or of the program at the near side, however that
-came about. `near` is said on standard output when the agent begins.
+it, then a line with JSON, then nothing until its end: of the connection, or of the program at the near side, however
+that came about. `near` is said on standard output when the agent begins.
 """
 
 from __future__ import annotations

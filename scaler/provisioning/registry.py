@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any, TypeAlias
 
-from scaler.config import OptionError, check_number
+from scaler.config import OptionError, check_number, kind_of
 from scaler.errors import ScalerError
 from scaler.provisioning.provider import Provider
 
@@ -74,7 +74,7 @@ def take(options: dict[str, Any], known: Mapping[str, Known], provider: str) -> 
         if (isinstance(value, bool) and kind is not bool) or not isinstance(
             value, (int, float) if kind is float else kind
         ):
-            raise OptionError(name, f"must be of type {kind.__name__}, not {value!r}")
+            raise OptionError(name, f"must be {kind_of(kind, value)}, not {value!r}")
         if isinstance(value, list) and not all(isinstance(each, str) for each in value):
             raise OptionError(name, f"must be a list of texts, not {value!r}")
         if len(option) == 4 and isinstance(value, int | float):

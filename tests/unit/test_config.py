@@ -154,6 +154,9 @@ def test_manifests_are_of_hosts_that_can_be(complaint, option, value):
         ("exclusive = true", "exclusive is for hosts with capabilities, and none are named"),
         ("capabilities = [1]", "capabilities must be a list of texts, not [1]"),
         ("agent_options = [1]", "agent_options must be a list of texts, not [1]"),
+        ('agent_options = "--slots 5"', 'agent_options must be a list of texts, like ["--slots", "5"], not'),
+        ('[options]\ndirectives = "-x"', 'directives must be a list of texts, like ["-x"], not'),
+        ("[option]\ndirectives = []", "no option 'option', did you mean 'options'?"),
         ("[options]\ndirectives = [1]", "directives must be a list of texts, not [1]"),
         (f"walltime = {10**400}", "walltime must be at most 1,000,000,000, not"),
         (f"minimum = {'9' * 5000}", "cannot read"),
@@ -165,6 +168,15 @@ def test_a_mistake_about_hosts_is_one_line(complaint, tmp_path, content, text):
     config = tmp_path / "provision.toml"
     config.write_text(f'address = "tcp://head:2345"\nprovider = "slurm"\n{content}\n')
     assert text in complaint(provision.command, "scaler_provision", "--print", str(config))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "*", "head:2345,tcp://0.0.0.0"])
+def test_an_address_that_hosts_cannot_connect_to_is_refused_before_any_is_asked_for(complaint, tmp_path, host):
+    config = tmp_path / "provision.toml"
+    config.write_text(f'address = "tcp://{host}:2345"\nprovider = "slurm"\n')
+    said = complaint(provision.command, "scaler_provision", "--print", str(config))
+    assert "address is what hosts connect to" in said
+    assert "write the name or address of the scheduler's host" in said
 
 
 def test_what_a_provider_needs_and_is_not_there_is_one_line(monkeypatch, tmp_path, capsys):
@@ -230,7 +242,11 @@ def test_a_mistake_is_one_line(complaint, arguments, text):
     ("content", "text"),
     [
         ("[cluster]\nwrokers = 1\n", "no option 'wrokers' under [cluster]"),
-        ("wrokers = 1\n", "no option 'wrokers', only"),
+        ("wrokers = 1\n", "no option 'wrokers', did you mean 'workers'?"),
+        ("xyzzy = 1\n", "no option 'xyzzy', only"),
+        ("[clustr]\nworkers = 1\n", "no section [clustr], did you mean [cluster]?"),
+        ("[xyzzy]\nworkers = 1\n", "no section [xyzzy], only [scheduler], [cluster], "),
+        ("[workers]\nx = 1\n", "workers must be a whole number"),
         ("cluster = 3\n", "expected a table under [cluster]"),
         ("workers = \n", "cannot read the configuration file"),
         ("[cluster]\nworkers = 0\n", "workers must be at least 1, not 0 (from the configuration file)"),
