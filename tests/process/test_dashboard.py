@@ -7,9 +7,12 @@ import http.client
 import json
 import os
 import re
+import resource
+import select
 import signal
 import socket
 import sys
+import zlib
 from urllib.parse import urlsplit
 
 import pytest
@@ -107,6 +110,70 @@ def test_garbage_is_a_line_of_the_log_and_silence_is_closed(start):
     assert "Traceback" not in board.program.text
     assert board.program.text.count("closed the socket of a page, from 127.0.0.1") <= 3
     assert len(board.program.text.splitlines()) <= 4
+
+
+def test_more_connections_than_there_is_room_for_are_closed_with_one_line(start):
+    board = start()
+    resource.prlimit(board.program.pid, resource.RLIMIT_NOFILE, (80, 80))
+    with contextlib.ExitStack() as opened:
+        many = [opened.enter_context(socket.create_connection(("127.0.0.1", board.port), 30)) for _ in range(120)]
+        assert until(lambda: select.select(many, [], [], 0)[0], "one to be closed")
+        # those that ask for nothing go within seconds
+        until(lambda: _answers(board), "room for a page", 30.0)
+    assert "Traceback" not in board.program.text
+    assert 1 <= board.program.text.count("closed a connection from 127.0.0.1 at once") <= 3
+
+
+def _answers(board: Dashboard) -> bool:
+    try:
+        return board.ask("/clients")[0] == 200
+    except OSError:
+        return False
+
+
+def frame(kind: int, data: bytes) -> bytes:
+    """What a browser says over its socket, in one piece, masked with zeros; of a kind beyond 64 compressed."""
+    return bytes([0x80 | kind, 0x80 | len(data), 0, 0, 0, 0]) + data
+
+
+def test_what_a_browser_says_over_its_socket_leaves_no_traceback(start):
+    board = start()
+    said = [
+        *[(frame(1, part) for part in (json.dumps({"msgid": "1", "msgtype": kind}).encode(), b"{}", b"{}"))
+          for kind in ("OK", "ACK", "ERROR", "PUSH-DOC", "nothing")],
+        [frame(1, b"{}")] * 3, [frame(65, b"\xff\xff\xff")], [frame(1, b"\xff\xfe")],
+        [frame(9, b"x"), frame(10, b"\xff")],
+    ]  # fmt: skip
+    for frames in said:
+        board.__dict__.pop("session", None)  # each has a page of its own
+        lines = [
+            "GET /clients/ws HTTP/1.1", f"Host: 127.0.0.1:{board.port}", "Connection: Upgrade", "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {'A' * 22}==", f"Cookie: {board.cookie}",
+            f"Sec-WebSocket-Protocol: bokeh, {board.session}", f"Origin: http://127.0.0.1:{board.port}",
+            "Sec-WebSocket-Extensions: permessage-deflate",
+        ]  # fmt: skip
+        with socket.create_connection(("127.0.0.1", board.port), 30) as made:
+            made.sendall("\r\n".join([*lines, "", ""]).encode())
+            heard = b""
+            while b"\r\n\r\n" not in heard or b"ACK" not in _plain(heard):
+                heard += made.recv(4096)
+            made.sendall(b"".join(frames))
+            made.sendall(frame(8, b""))
+            with contextlib.suppress(OSError):
+                while made.recv(65536):
+                    pass
+    assert board.ask("/clients")[0] == 200
+    assert "Traceback" not in board.program.text
+    assert "ERROR" not in board.program.text
+
+
+def _plain(heard: bytes) -> bytes:
+    """The first message of a server, which may be compressed."""
+    rest = heard.partition(b"\r\n\r\n")[2]
+    if len(rest) < 2 or len(rest) < 2 + rest[1]:
+        return b""
+    data = rest[2 : 2 + rest[1]]
+    return zlib.decompressobj(-15).decompress(data + b"\0\0\xff\xff") if rest[0] & 64 else data
 
 
 def test_who_is_let_in(start):

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import secrets
+import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -173,10 +174,18 @@ class PageSocket(WSHandler):
     async def _handle(self, message: Message[Any]) -> Any:
         if message.msgtype == "PATCH-DOC" and self.connection is not None:
             return self.connection.ok(message)
-        if message.msgtype not in ("PULL-DOC-REQ", "SERVER-INFO-REQ", "OK", "ACK", "ERROR"):
+        if message.msgtype in ("PULL-DOC-REQ", "SERVER-INFO-REQ"):
+            return await super()._handle(message)
+        if message.msgtype not in ("OK", "ACK", "ERROR"):  # answers, to which there is nothing to say
             self.close(1008, "pages are read-only")
-            return None
-        return await super()._handle(message)
+        return None
+
+    def log_exception(self, kind: Any, value: Any, trace: Any) -> None:
+        """What a browser compresses may be garbage, too."""
+        if isinstance(value, zlib.error):
+            self._turn_away("what it says can't be decompressed")
+        else:
+            super().log_exception(kind, value, trace)
 
     async def _async_open(self, token: str) -> None:
         """Join the session of the page, unless its browser has gone meanwhile."""

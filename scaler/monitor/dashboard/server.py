@@ -10,6 +10,7 @@ import logging
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
+from typing import Any
 
 from bokeh.application import Application as PageApplication
 from bokeh.application.handlers.function import FunctionHandler
@@ -17,7 +18,9 @@ from bokeh.document import Document
 from bokeh.server.server import BaseServer
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
+from tornado.iostream import IOStream
 
+from scaler.common.process_limits import allow_descriptors, most_descriptors
 from scaler.config import DashboardConfig
 from scaler.monitor.access import Gate, token_from
 from scaler.monitor.dashboard.content import LAST_OUTPUT
@@ -30,11 +33,29 @@ from scaler.monitor.metrics import Exposition
 from scaler.monitor.output import place_of
 from scaler.monitor.watcher import Seen, Watcher
 from scaler.transport import known_security
+from scaler.transport.notices import Notices
 
+_notices = Notices(logging.getLogger("scaler.ui"))
 #: seconds of silence after which a connection that asks for nothing is closed, and in which a request has to be here
 _SILENCE = 5.0
+#: connections at a time, at most: a few of each page that may be open, and of who reads metrics
+CONNECTIONS = 500
 #: begins to tell what is seen
 Watch = Callable[[DashboardConfig, Callable[[Seen], None]], AbstractContextManager[object]]
+
+
+class _Server(HTTPServer):
+    """Takes so many connections and closes further ones at once: without a descriptor each would be a traceback."""
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        """One was accepted."""
+        if len(self._connections) < min(CONNECTIONS, most_descriptors() // 2):
+            super().handle_stream(stream, address)
+        else:
+            _notices.warn(
+                "closed a connection from %s at once: there are %d already", address[0], len(self._connections)
+            )
+            stream.close()
 
 
 class Board:
@@ -101,6 +122,8 @@ def run(config: DashboardConfig, say: Callable[[str], object], watch: Watch = wa
     """
     logging.getLogger("bokeh").setLevel(logging.ERROR)
     logging.getLogger("tornado").setLevel(logging.ERROR)
+    logging.getLogger("bokeh.protocol").setLevel(logging.CRITICAL)  # what browsers say wrongly is said by sockets
+    allow_descriptors(2 * CONNECTIONS)
     tls, token = tls_of(config), token_from(config.token_file)
     listening = listener(config.host, config.port)
     listening.setblocking(False)
@@ -116,7 +139,7 @@ def run(config: DashboardConfig, say: Callable[[str], object], watch: Watch = wa
     with closing(listening), watch(config, handed_over) as watcher:
         if isinstance(watcher, Watcher):
             board.look_at = watcher.look_at
-        http = HTTPServer(
+        http = _Server(
             application, ssl_options=tls, max_body_size=1 << 16, max_header_size=1 << 15,
             idle_connection_timeout=_SILENCE, body_timeout=_SILENCE,
         )  # fmt: skip
