@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 from bokeh.document import Document
-from bokeh.server.views.ws import WSHandler
+from bokeh.util.token import generate_jwt_token
 
 from scaler.monitor import Seen, tables
 from scaler.monitor.blocks import blocks
@@ -231,11 +231,12 @@ def test_every_plot_has_a_title_a_unit_and_what_it_needs():
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_the_session_of_a_page_that_was_left_goes_at_once(monkeypatch, others):
-    monkeypatch.setattr(WSHandler, "on_close", lambda self: None)
+def test_the_session_of_a_page_that_was_left_goes_at_once(others):
     socket = PageSocket.__new__(PageSocket)
-    socket.connection = Mock()
-    session = socket.connection.session
+    socket.connection, socket.application, socket.application_context = Mock(), Mock(), Mock()
+    socket._token = generate_jwt_token("one", signed=False)
+    session = socket.application_context.get_session.return_value
     session.connection_count = others
     socket.on_close()
+    socket.application.client_lost.assert_called_once_with(socket.connection)
     assert session.request_expiration.called is (others == 0)
