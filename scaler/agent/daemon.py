@@ -18,6 +18,7 @@ import time
 from scaler.agent.alive_file import AliveFile
 from scaler.agent.core.events import Event, Welcomed
 from scaler.agent.host_store import HostStore, store_context
+from scaler.agent.later import LATER
 from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
 from scaler.agent.preemption import watch_for_notice
@@ -26,6 +27,7 @@ from scaler.agent.trouble_log import TroubleLog
 from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote, check_descriptors
 from scaler.common.attempts import FIRST_PAUSE, Attempts
 from scaler.common.findings import InvalidState
+from scaler.common.later_modules import LaterModules
 from scaler.common.long_lived import collect_rarely, keep_little_memory
 from scaler.common.loop import Ending, ending_signals, ignore_ending_signals, make_loop
 from scaler.common.process_limits import words_of
@@ -142,6 +144,7 @@ class Daemon:
         )
         self.loop.watch(self._connecting.fileno(), self)
         self._planned: float | None = None
+        self._later = LaterModules(LATER, time.monotonic())
         #: what the log says of a scheduler that is not there
         self._troubles = TroubleLog()
         #: those to be welcomed since the last Welcome was lost; None: the session is open
@@ -342,6 +345,7 @@ class Daemon:
         now = time.monotonic()
         due = self._planned is not None and now >= self._planned
         events: list[Event] = []
+        self._later.attend(now, is_busy=bool(self.loop.ready))
         if self in self.loop.ready or due:
             self.loop.ready.pop(self, None)
             self._take_connection()
@@ -363,6 +367,7 @@ class Daemon:
         wake = self._shell.wake if self._shell.wake is not None and self._shell.wake > now else now + 1.0
         if self._alive is not None:
             wake = min(wake, self._alive.renew(self._initiator.is_open, now))
+        wake = min(wake, self._later.wake)
         if due or wake != self._planned:
             self._planned = wake
             self.loop.wake_at(wake)

@@ -15,6 +15,7 @@ from typing import Any
 from scaler import defaults
 from scaler.agent.core.events import ShowOutput
 from scaler.agent.host_store import HostStore, store_context
+from scaler.agent.later import LATER
 from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
 from scaler.agent.orders import SOCKETS
@@ -86,7 +87,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
     shell = AgentShell(core, zygote, store, server.loop, context, print_output)
     capabilities = agent_config.capabilities
     hello = hello_of(Role.AGENT, "local", LOCAL_AGENT, workers, capabilities, shell.store, packages())
-    server.host_agent(LocalAgentShell(shell), hello)
+    server.host_agent(LocalAgentShell(shell), hello, LATER)
     server.serve(program)
 
 

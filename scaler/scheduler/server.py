@@ -8,6 +8,7 @@ import math
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
+from scaler.common.later_modules import LaterModules
 from scaler.common.long_lived import collect_rarely
 from scaler.common.loop import Ending, ignore_ending_signals, make_loop
 from scaler.config import SchedulerConfig
@@ -29,7 +31,8 @@ from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconn
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.durable_jobs import DurableJobs
-from scaler.scheduler.jobs_opener import Jobs, JobsOpener, open_jobs
+from scaler.scheduler.jobs_opener import Jobs, JobsOpener, modules_of, open_jobs
+from scaler.scheduler.later import LATER, OF_PAIRS
 from scaler.scheduler.partner import Partner
 from scaler.scheduler.publishing import Publisher
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
@@ -137,6 +140,8 @@ class Server:
         self._agent: LocalShell | None = None
         #: looks for agents that have not come from the last scheduler; None until it has to
         self._missing: MissingAgents | None = None
+        paired = () if succession is None else (*OF_PAIRS, *modules_of(config))
+        self._later = LaterModules((*LATER, *paired), time.monotonic())
         self._wake: float | None = None
         #: when the loop wakes up though nothing has happened, seconds
         self._planned = math.inf
@@ -160,9 +165,7 @@ class Server:
 
     def _log_holdings(self) -> None:
         """Say in a line what is here, and in another what is expected; asked for with `kill -USR1`."""
-        from scaler.scheduler.views.snapshot import (
-            snapshot,  # here, as nothing else in a scheduler's first second needs it
-        )
+        from scaler.scheduler.views.snapshot import snapshot  # see `scaler.scheduler.later`
 
         seen = snapshot(self._core.state)
         logger.info(
@@ -180,9 +183,13 @@ class Server:
         if self._agent is not None:
             self._agent.log_holdings()
 
-    def host_agent(self, agent: LocalShell, hello: Hello) -> None:
-        """Run this host's agent here, which stands on this server's `loop` and would say this Hello."""
+    def host_agent(self, agent: LocalShell, hello: Hello, later: Sequence[str] = ()) -> None:
+        """Run this host's agent here, which stands on this server's `loop` and would say this Hello.
+
+        `later`: modules that it may need (see `LaterModules`).
+        """
         self._agent = agent
+        self._later = LaterModules((*LATER, *later), time.monotonic())
         self._composition.host(agent, hello, self._heartbeat)
 
     @property
@@ -225,6 +232,7 @@ class Server:
 
     def _step(self) -> None:
         now = time.monotonic()
+        self._later.attend(now, is_busy=bool(self.loop.ready))
         if self._partner is not None:
             self._partner.attend(now)
         if self.loop.ready.pop(self._listener, self) is None:
@@ -250,7 +258,7 @@ class Server:
                 self._carry_out(wish)
         if self._stopping or (agent is not None and agent.stopped):
             self.loop.stop()
-        wishes = [self._wake, self._composition.wake, None if agent is None else agent.wake]
+        wishes = [self._wake, self._composition.wake, None if agent is None else agent.wake, self._later.wake]
         if self._listener.state.has_strangers or (
             self._monitor_listener is not None and self._monitor_listener.state.has_strangers
         ):

@@ -15,10 +15,13 @@ from types import FrameType
 
 from scaler.common.children import die_with_parent
 from scaler.common.exits import describe_exit, exit_code
+from scaler.common.later_modules import load_all
 from scaler.common.loop import ending_signals, ignore_ending_signals
 from scaler.config import SchedulerConfig
 from scaler.errors import ScalerError
 from scaler.scheduler import server
+from scaler.scheduler.jobs_opener import modules_of
+from scaler.scheduler.later import LATER, OF_PAIRS
 
 logger = logging.getLogger("scaler.scheduler")
 
@@ -49,6 +52,8 @@ class Supervisor:
 
     def run(self) -> int:
         """Run until the scheduler ends in order or is told to end; its exit code. Blocks."""
+        # here, and not by a scheduler that is started when the package may have been exchanged
+        load_all((*LATER, *OF_PAIRS, *modules_of(self._config), "scaler.transport.zeromq"))
         for number in self._passed_on:
             signal.signal(number, self._pass_on)
         signal.signal(signal.SIGALRM, lambda *_: self._kill(f"it did not end within {GRACE:g} s"))

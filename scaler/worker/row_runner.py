@@ -48,6 +48,8 @@ from scaler.worker_protocol.progress import REVOKED_CELL, ROW_CELL
 FLUSH_NS = 4_000_000
 #: What rows of graphs were given is kept for others at most this long while there are none, ms.
 SHARED_MS = 1_000
+#: A worker that has had nothing to do for so long is in a pause, ms.
+PAUSE_MS = 1_000
 
 Read = Callable[[], list[ToWorker]]
 
@@ -97,6 +99,8 @@ class RowRunner:
         self._root = 0
         #: called when the first assignment is done
         self.after_first: Callable[[], None] = lambda: None
+        #: called in the first pause; None when it was
+        self.in_pause: Callable[[], None] | None = None
 
     def await_surroundings(self, wait: Callable[..., object]) -> None:
         """Wait for what the agent says before anything else. Raises EOFError."""
@@ -230,7 +234,11 @@ class RowRunner:
             try:
                 if not self._inputs.shares or not wait(SHARED_MS):
                     self._inputs.settle()
-                    wait()
+                    if self.in_pause is None or not wait(PAUSE_MS):
+                        in_pause, self.in_pause = self.in_pause, None
+                        if in_pause is not None:
+                            in_pause()
+                        wait()
             except BaseException:  # by a signal handler of the user's
                 traceback.print_exc()
             with self._lock:

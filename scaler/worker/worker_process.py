@@ -25,6 +25,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, TextIO
 
+from scaler.common.later_modules import load_all
 from scaler.worker import context, fitness, leftovers, preloading
 from scaler.worker.last_lines import LastLines
 from scaler.worker.output import OutputStream
@@ -50,6 +51,8 @@ from scaler.worker_protocol.socketpair import BlockingSender, Receiver
 _LEFT_ALONE = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGKILL, signal.SIGSTOP}
 #: seconds that one which is to end has for threads that its tasks have left and for their atexit functions
 END_SECONDS = 10.0
+#: what workers start without, and may need later
+LATER = ("scaler.results.files", "scaler.worker.task_fork")
 
 
 def serve(
@@ -83,6 +86,7 @@ def serve(
 
         runner.tidy_up = tidy_up
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
+        runner.in_pause = partial(load_all, LATER)
         if promised:
             runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke
         tell_tail = partial(_tell_tail, sender, last_lines)

@@ -1,0 +1,15 @@
+"""The modules that an agent starts without, and may need later."""
+
+#: each behind those that it imports
+LATER = (
+    "scaler.agent.core.output_tails",
+    "scaler.agent.core.unfiled",
+    "scaler.agent.state.validate",
+    "bz2",
+    "lzma",
+    "shutil",
+    "random",
+    "tempfile",
+    "scaler.common.interpreter",
+    "scaler.agent.spawned_zygote",
+)

@@ -1,0 +1,58 @@
+"""The package is exchanged under daemons that run: they go on with what they have loaded."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+from support.programs import ROOT, Daemons, environment
+from support.waiting import until
+
+from scaler.agent.later import LATER as OF_AGENTS
+from scaler.scheduler.later import LATER as OF_SCHEDULERS
+
+
+def _copy(directory: Path) -> Path:
+    """A package of which nothing was compiled yet: what a process loads of it leaves a trace."""
+    shutil.copytree(ROOT / "scaler", directory / "scaler", ignore=shutil.ignore_patterns("__pycache__"))
+    return directory
+
+
+def _was_loaded(site: Path, module: str) -> bool:
+    *package, name = module.split(".")
+    return any(site.joinpath(*package, "__pycache__").glob(f"{name}.*.pyc"))
+
+
+def _exchange(site: Path) -> None:
+    """Whatever is loaded from now on fits nothing."""
+    for path in (site / "scaler").rglob("*.py"):
+        path.write_text("raise ImportError('of another version')\n")
+    for path in (site / "scaler").rglob("*.pyc"):
+        path.unlink()
+
+
+def test_scheduler_and_agent_outlive_an_upgrade_in_place(tmp_path: Path, daemons: Daemons) -> None:
+    site = _copy(tmp_path / "site")
+    env = environment()
+    env["PYTHONPATH"] = os.pathsep.join([str(site), env["PYTHONPATH"]])
+    env["PYTHONSAFEPATH"] = "1"  # where the tests run there is another copy
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    scheduler = daemons.run("scaler_scheduler", "scheduler", daemons.address, env=env)
+    scheduler.says("listens at")
+    agent = daemons.run("scaler_cluster", "cluster", "-n", "1", "--drain-grace", "0", daemons.address, env=env)
+    agent.says(r"Worker\[0\] started")
+    ours = [name for name in (*OF_AGENTS, *OF_SCHEDULERS) if name.startswith("scaler.")]
+    until(lambda: all(_was_loaded(site, name) for name in ours), "all that may be needed later")
+    _exchange(site)
+    client = daemons.client()
+    assert client.submit(pow, 2, 3).result(timeout=30) == 8
+    assert [found["workers"] for found in client.cluster.agents()] == [1]
+    future = client.submit(time.sleep, 0.1)
+    client.cluster.explain(future)
+    future.result(timeout=30)
+    client.cluster.story(future)
+    os.kill(client.submit(os.getpid).result(timeout=30), 9)
+    assert client.submit(pow, 2, 3).result(timeout=30) == 8
+    assert scheduler.process.poll() is None
+    assert agent.process.poll() is None
+    assert "ImportError" not in scheduler.text + agent.text
