@@ -175,6 +175,10 @@ class Acceptor:
             self.outgoing.append(Outgoing(connection, *channel.stamp_ack(), Ack()))
         return (Received(session.number, message, ack),)
 
+    def speaks_with(self, hello: Hello) -> bool:
+        """It is of this protocol: of another one hardly more is known than who said it."""
+        return hello.protocol == self._terms.protocol
+
     def stir(self, connection: int) -> tuple[Stirred, ...]:
         """A part of a message has come over a connection."""
         session = self._by_connection.get(connection)

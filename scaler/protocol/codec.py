@@ -257,8 +257,27 @@ def _root(header: m.Frame) -> Any:
     return next(_Message.read_multiple_bytes(header if type(header) is bytes else bytes(header)))
 
 
+def _first_words(root: Any, version: int) -> m.Message:
+    """What can be read of a message of another protocol version: who says Hello, and why somebody is refused.
+
+    That these fields stay where they are is all that versions promise each other. Raises `ProtocolError`.
+    """
+    member, get = root._which_str(), root._get_by_field
+    if member == "hello":
+        said = get(_CLASSES[member][1])
+        return m.Hello(said.role, said.name, said.session, version, said.python, said.packages, "", 0)
+    if member == "refused":
+        said = get(_CLASSES[member][1])
+        return m.Refused(said.reason, said.elsewhere)
+    advice = "install the same scaler on both"
+    raise ProtocolError(f"a message of protocol {version}, and this is protocol {m.PROTOCOL_VERSION}: {advice}")
+
+
 def decode(frames: list[m.Frame]) -> Envelope:
-    """The message in these frames; `ProtocolError` if they hold none."""
+    """The message in these frames; `ProtocolError` if they hold none.
+
+    Of another protocol version there is a `Hello` with what it begins with, of that `protocol`, and a `Refused`.
+    """
     if not frames:
         raise ProtocolError("a message without frames")
     try:
@@ -266,7 +285,7 @@ def decode(frames: list[m.Frame]) -> Envelope:
         get = root._get_by_field
         version = get(_VERSION)
         if version != m.PROTOCOL_VERSION:
-            raise ProtocolError(f"a message of protocol version {version}; this is version {m.PROTOCOL_VERSION}")
+            return Envelope(0, 0, _first_words(root, version))
         cls, member, layout = _CLASSES[root._which_str()]
         message = cls() if layout is None else cls(**_read(get(member), layout))
         seq, ack = get(_SEQ), get(_ACK)

@@ -6,6 +6,7 @@ another one comes. A scheduler has no say in it, nor has a store: they never loo
 
 from scaler.protocol.codes import Encoding
 from scaler.protocol.messages import Hello
+from scaler.version import __version__
 
 #: whose versions have to be the same where pickles travel: what one of them writes the other reads
 PACKAGES = ("cloudpickle", "scaler")
@@ -23,8 +24,9 @@ class Compatibility:
         """In one line, what keeps a peer from working with the others; None if nothing does."""
         who = f"this {hello.role}"
         if hello.protocol != self._protocol:
-            ours = f"the scheduler {self._protocol}"
-            return f"{who} speaks protocol {hello.protocol}, {ours}: install the same scaler on both"
+            theirs = f"{who}{_scaler(versions_of(hello.packages).get('scaler'))} speaks protocol {hello.protocol}"
+            ours = f"the scheduler{_scaler(__version__)} protocol {self._protocol}"
+            return f"{theirs}, {ours}: install the same scaler on both"
         if Encoding.PICKLE not in hello.encodings:
             return None
         versions = versions_of(hello.packages)
@@ -42,6 +44,10 @@ class Compatibility:
     def forget(self, number: int) -> None:
         """A peer is gone."""
         self._pickling.pop(number, None)
+
+
+def _scaler(version: str | None) -> str:
+    return f" (scaler {version})" if version else ""
 
 
 def versions_of(packages: str) -> dict[str, str]:

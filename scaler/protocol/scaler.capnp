@@ -66,6 +66,8 @@ struct Message {
   }
 }
 
+# What never changes, so that those of different versions can tell each other so: docs/protocol.md, "Other versions".
+
 struct Hello {
   role @0 :Text;            # "client", "agent", "monitor", "store" for an agent without workers beside the scheduler, or
                             # "scheduler" for the other one of a pair

@@ -162,8 +162,9 @@ class Composition:
         self.received[type(envelope.message)] += 1
         pairing = self._pairing
         said = envelope.message
-        if pairing is not None and isinstance(said, Hello) and not pairing.admits(connection, said, now):
-            return
+        if pairing is not None and isinstance(said, Hello) and self._acceptor.speaks_with(said):
+            if not pairing.admits(connection, said, now):
+                return
         events = self._acceptor.receive(connection, envelope, self._core.workers if type(said) is Hello else 0)
         if pairing is not None:
             events = tuple(event for event in events if not pairing.take(event, now))

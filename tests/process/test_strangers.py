@@ -116,7 +116,10 @@ def test_nonsense_after_the_greeting_costs_the_connection(daemons, friend, stran
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"protocol": 99}, "this client speaks protocol 99, the scheduler"),
+        (
+            {"protocol": 99},
+            r"this client \(scaler \S+\) speaks protocol 99, the scheduler \(scaler \S+\) protocol \d+: ",
+        ),
         ({"python": "2.7"}, r"this client runs Python 2\.7, (agent|client) .* Python 3\."),
         (
             {"packages": "scaler=0.0.1 cloudpickle=1.0"},

@@ -8,6 +8,7 @@ from scaler.protocol.codes import Role
 from scaler.protocol.compatibility import Compatibility
 from scaler.protocol.hello import hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello
+from scaler.version import __version__
 
 VERSIONS = "scaler=0.1.0 cloudpickle=3.1"
 
@@ -46,7 +47,8 @@ def test_the_first_that_pickles_may_have_any_versions(those: Compatibility) -> N
         ),
         (
             replace(pickling(), protocol=99),
-            f"this client speaks protocol 99, the scheduler {PROTOCOL_VERSION}: install the same scaler on both",
+            f"this client (scaler 0.1.0) speaks protocol 99, the scheduler (scaler {__version__}) protocol "
+            f"{PROTOCOL_VERSION}: install the same scaler on both",
         ),
     ],
     ids=["python", "cloudpickle", "scaler", "unsaid", "protocol"],
