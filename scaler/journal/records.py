@@ -57,10 +57,7 @@ class Cut(Damaged):
 
 
 class OtherVersion(Exception):
-    """The journal was written in another form than this."""
-
-    def __init__(self, version: int) -> None:
-        super().__init__(f"its form has the number {version}, this program knows {VERSION}")
+    """The journal was written in another form than this. The text says what has which number."""
 
 
 def segment_header(number: int) -> bytes:
@@ -81,7 +78,7 @@ def check_segment(data: Frame, number: int) -> None:
     if crc != crc32(head):
         raise Damaged("the checksum of its header is wrong")
     if version != VERSION:
-        raise OtherVersion(version)
+        raise OtherVersion(f"its form has the number {version}, this program knows {VERSION}")
     if found != number:
         raise Damaged(f"it says that it is segment {found}")
 

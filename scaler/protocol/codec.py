@@ -257,6 +257,15 @@ def _root(header: m.Frame) -> Any:
     return next(_Message.read_multiple_bytes(header if type(header) is bytes else bytes(header)))
 
 
+def protocol_of(header: m.Frame) -> int | None:
+    """Of which protocol version a message with this header is; None if it is none."""
+    try:
+        version: int = _root(header)._get_by_field(_VERSION)
+    except Exception:  # as in `decode`
+        return None
+    return version or None
+
+
 def _first_words(root: Any, version: int) -> m.Message:
     """What can be read of a message of another protocol version: who says Hello, and why somebody is refused.
 

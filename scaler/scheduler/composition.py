@@ -162,8 +162,9 @@ class Composition:
         self.received[type(envelope.message)] += 1
         pairing = self._pairing
         said = envelope.message
-        if pairing is not None and isinstance(said, Hello) and self._acceptor.speaks_with(said):
-            if not pairing.admits(connection, said, now):
+        if pairing is not None and isinstance(said, Hello):
+            is_understood = self._acceptor.speaks_with(said)  # else it is refused below, whoever leads
+            if is_understood and not pairing.admits(connection, said, now):
                 return
         events = self._acceptor.receive(connection, envelope, self._core.workers if type(said) is Hello else 0)
         if pairing is not None:
