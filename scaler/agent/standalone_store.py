@@ -13,6 +13,7 @@ from scaler.agent.host_store import HostStore
 from scaler.agent.limits import available_memory, limits_of
 from scaler.common import log_lines
 from scaler.common.long_lived import collect_rarely, keep_little_memory
+from scaler.common.unexpected_end import told_in_log
 from scaler.config import AgentConfig
 from scaler.transport import Address, Security, load_or_create
 
@@ -46,6 +47,7 @@ def main(options: dict[str, Any]) -> None:
     daemon.loop.watch_with(sys.stdin.fileno(), daemon.loop.stop)
     daemon.loop.on_signal(signal.SIGINT, lambda: None)
     collect_rarely()
-    daemon.run()
+    with told_in_log("ClusterProcess: the store"):
+        daemon.run()
     if daemon.failure is not None:
         logger.error("%s", daemon.failure)

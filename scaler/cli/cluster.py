@@ -8,7 +8,8 @@ import sys
 from scaler.cli.command import call, make_command
 from scaler.cli.logs import set_up
 from scaler.common import start_environment
-from scaler.config import AgentConfig
+from scaler.common.unexpected_end import told_in_log
+from scaler.config import AgentConfig, OptionError
 
 
 def run(config: AgentConfig) -> int:
@@ -16,7 +17,8 @@ def run(config: AgentConfig) -> int:
     from scaler.agent import daemon  # `-h` and mistakes are answered without loading the engine
 
     set_up(config.log_level, config.log_path)
-    return daemon.run(config)
+    with told_in_log("ClusterProcess: it", OptionError):
+        return daemon.run(config)
 
 
 command = make_command("cluster", AgentConfig, "Run workers on this host for the scheduler at ADDRESS.", run)

@@ -14,6 +14,7 @@ from scaler.cli.asking import quietly
 from scaler.cli.command import call, with_version
 from scaler.cli.file import nearest
 from scaler.cli.logs import set_up
+from scaler.common.unexpected_end import told_in_log
 from scaler.config import OptionError, ProvisionConfig, from_plain_values, settings
 
 
@@ -79,7 +80,8 @@ def command(config: Path, is_print: bool, keep: bool) -> int:
     logging.getLogger("scaler.provision").info("hosts of %s, tag %s", provider.describe(), wanted.tag)
     for number in ending_signals():
         signal.signal(number, lambda _number, _frame: provisioner.tell(ev.End()))
-    code = provisioner.run()
+    with told_in_log("Provisioner: it"):
+        code = provisioner.run()
     ignore_ending_signals()
     return code
 

@@ -6,7 +6,8 @@ import sys
 
 from scaler.cli.command import call, make_command
 from scaler.cli.logs import set_up
-from scaler.config import SchedulerConfig
+from scaler.common.unexpected_end import told_in_log
+from scaler.config import OptionError, SchedulerConfig
 
 
 def run(config: SchedulerConfig) -> int:
@@ -14,11 +15,12 @@ def run(config: SchedulerConfig) -> int:
     from scaler.scheduler import server  # `-h` and mistakes are answered without loading the engine
 
     set_up(config.log_level, config.log_path)
-    if not config.supervise:
-        return server.run(config)
-    from scaler.scheduler.supervisor import Supervisor
+    with told_in_log("Scheduler: it", OptionError):
+        if not config.supervise:
+            return server.run(config)
+        from scaler.scheduler.supervisor import Supervisor
 
-    return Supervisor(config).run()
+        return Supervisor(config).run()
 
 
 command = make_command(

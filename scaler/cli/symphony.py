@@ -7,7 +7,8 @@ import sys
 
 from scaler.cli.command import call, make_command
 from scaler.cli.logs import set_up
-from scaler.config import SymphonyConfig
+from scaler.common.unexpected_end import told_in_log
+from scaler.config import OptionError, SymphonyConfig
 
 
 def run(config: SymphonyConfig) -> int:
@@ -15,7 +16,8 @@ def run(config: SymphonyConfig) -> int:
     from scaler.symphony import cluster  # `-h` and mistakes are answered without loading the engine
 
     set_up(config.log_level, config.log_path)
-    return cluster.run(config)
+    with told_in_log("ClusterProcess: it", OptionError):
+        return cluster.run(config)
 
 
 command = make_command(

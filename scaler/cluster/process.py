@@ -27,6 +27,7 @@ from scaler.common import log_lines
 from scaler.common.log_handlers import to_file, to_stream
 from scaler.common.long_lived import keep_little_memory
 from scaler.common.process_limits import limit_for, words_of
+from scaler.common.unexpected_end import told_in_log
 from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
 from scaler.protocol.codes import STDOUT, Role
 from scaler.protocol.hello import hello_of
@@ -88,7 +89,8 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
     capabilities = agent_config.capabilities
     hello = hello_of(Role.AGENT, "local", LOCAL_AGENT, workers, capabilities, shell.store, packages())
     server.host_agent(LocalAgentShell(shell), hello, LATER)
-    server.serve(program)
+    with told_in_log("the local cluster"):
+        server.serve(program)
 
 
 def set_up_log(level: str, paths: Sequence[str] = (), config_file: str | None = None) -> None:

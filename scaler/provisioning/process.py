@@ -9,6 +9,7 @@ import threading
 from dataclasses import asdict, replace
 
 from scaler.common import log_lines
+from scaler.common.unexpected_end import told_in_log
 from scaler.config import ProvisionConfig, from_plain_values
 from scaler.provisioning.core import events as ev
 from scaler.provisioning.provider import ProviderError
@@ -65,4 +66,5 @@ def _serve(program: socket.socket) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: provisioner.tell(ev.End()))
     program.sendall(json.dumps({"provider": described}).encode() + b"\n")
     threading.Thread(target=listen, name="scaler-program", daemon=True).start()
-    provisioner.run()
+    with told_in_log("Provisioner: it"):
+        provisioner.run()

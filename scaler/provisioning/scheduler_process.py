@@ -7,6 +7,7 @@ import signal
 import socket
 
 from scaler.common import log_lines
+from scaler.common.unexpected_end import told_in_log
 from scaler.config import SchedulerConfig, from_plain_values
 from scaler.scheduler.server import open_server
 from scaler.transport import Address, Security, exposure
@@ -35,4 +36,5 @@ def _serve(program: socket.socket) -> None:
     except Exception as error:
         program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
         return
-    server.serve(program)
+    with told_in_log("Scheduler: it"):
+        server.serve(program)

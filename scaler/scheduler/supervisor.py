@@ -117,8 +117,8 @@ class Supervisor:
         except ScalerError as error:
             logger.error("%s", error)
             code = 2
-        except BaseException:
-            logger.exception("Scheduler: a defect")
+        except BaseException as error:
+            logger.exception("Scheduler: it ends by a defect: %s: %s", type(error).__name__, error)
         finally:
             logging.shutdown()
             os._exit(code)
