@@ -9,7 +9,7 @@ import time
 
 from scaler import defaults
 from scaler.common import log_lines
-from scaler.common.log_handlers import to_file, to_stream
+from scaler.common.log_handlers import NotFollowed, to_file, to_stream
 from scaler.common.outlet import put
 from scaler.errors import ScalerError
 
@@ -49,8 +49,10 @@ class _Complaints:
             said = ""
             if now - self._said >= INTERVAL:
                 self._said = now
-                said = f"the log can't be written: {error.strerror or error}; lines are missing until it can\n"
-            if record.levelno >= logging.ERROR:  # it may be why the program ends
+                what = f"the log can't be written: {error.strerror or error}; lines are missing until it can"
+                said = f"{error if isinstance(error, NotFollowed) else what}\n"
+            are_lost = not isinstance(error, NotFollowed) or error.are_lost
+            if are_lost and record.levelno >= logging.ERROR:  # it may be why the program ends
                 said += f"{self._handler.format(record)}\n"
             with contextlib.suppress(OSError, ValueError):
                 put(sys.stderr.fileno(), said.encode(errors="backslashreplace"))

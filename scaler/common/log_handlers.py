@@ -129,12 +129,29 @@ class LineHandler(logging.Handler):
         return f"{self.format(record)}\n".encode(self.stream.encoding, "backslashreplace")
 
     def _note(self, missing: int) -> bytes:
-        text = "lines are missing here, as nobody has read the log: %d"
-        return self._line(logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (missing,), None))
+        return self._line(_note("lines are missing here, as nobody has read the log: %d", missing))
+
+
+class NotFollowed(OSError):
+    """There can be no new file for the log, in words that say what becomes of its lines."""
+
+    def __init__(self, error: OSError | None, are_lost: bool) -> None:
+        why = "something else has its name" if error is None else error.strerror or str(error)
+        #: lines that are logged now are nowhere
+        self.are_lost = are_lost
+        what = (
+            "its file was removed, and lines are missing until it can"
+            if are_lost
+            else "it goes on in the one that was moved"
+        )
+        super().__init__(f"the log can't go on in a new file: {why}; {what}")
 
 
 class FileFollower(logging.FileHandler):
-    """Logs to a file; to a new one of its name once that was moved away or removed, as those do who rotate logs."""
+    """Logs to a file; to a new one of its name once that was moved away or removed, as those do who rotate logs.
+
+    Where no new one can be made, lines go on into one that was moved; if it was removed they are counted.
+    """
 
     def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises OSError."""
@@ -143,26 +160,52 @@ class FileFollower(logging.FileHandler):
         self._clock = clock
         self._identity = _identity(os.fstat(self.stream.fileno()))
         self._next_look = clock() + FOLLOW
+        #: lines that went into a file which nobody can open any more
+        self._missing = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler`."""
-        before = self.stream
-        if before is not None and self._clock() >= self._next_look:
-            try:
-                self._follow(before)
-            except OSError:  # it goes on with what it has
-                self.handleError(record)
-            self._next_look = self._clock() + FOLLOW
+        if self.stream is not None:
+            self._look(self.stream, record)
         super().emit(record)
 
-    def _follow(self, before: TextIO) -> None:
+    def _look(self, before: TextIO, record: logging.LogRecord) -> None:
+        """See to it that there is a file for this, now and then, and as soon as there is none."""
+        try:
+            are_lost = not os.fstat(before.fileno()).st_nlink
+            if self._clock() >= self._next_look or (are_lost and not self._missing):
+                self._next_look = self._clock() + FOLLOW
+                if self._follow(before, are_lost):
+                    are_lost = False
+            self._missing += are_lost
+        except NotFollowed as error:  # it goes on with what it has
+            self._missing += error.are_lost
+            self.handleError(record)
+        except (OSError, ValueError):
+            self.handleError(record)
+
+    def _follow(self, before: TextIO, are_lost: bool) -> bool:
+        """Go on in a new file, if the one that it has is there no more; whether it does."""
         with contextlib.suppress(FileNotFoundError):
             there = os.stat(self.baseFilename)
-            if _identity(there) == self._identity or not stat.S_ISREG(there.st_mode):
-                return
-        self.stream = stream = self._open()
+            if _identity(there) == self._identity:
+                return False
+            if not stat.S_ISREG(there.st_mode):
+                raise NotFollowed(None, are_lost)
+        try:
+            self.stream = stream = self._open()
+        except OSError as error:
+            raise NotFollowed(error, are_lost) from None
         self._identity = _identity(os.fstat(stream.fileno()))
         before.close()
+        missing, self._missing = self._missing, 0
+        if missing:
+            super().emit(_note("lines are missing here, as the log's file was removed: %d", missing))
+        return True
+
+
+def _note(text: str, missing: int) -> logging.LogRecord:
+    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (missing,), None)
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
@@ -178,7 +221,10 @@ def to_stream(stream: TextIO) -> logging.Handler:
 
 
 def to_file(path: str) -> logging.Handler:
-    """Logs to a file, which may be a pipe or a terminal. Raises OSError."""
+    """Logs to a file, which may be a pipe or a terminal; nobody has to read that. Does not block. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISFIFO(os.stat(path).st_mode):  # to be read by this process, too: else it takes a reader to open it
+            return LineHandler(open(os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC), "w", encoding="utf-8"))
     handler = FileFollower(path)
     assert handler.stream is not None
     return LineHandler(handler.stream) if may_block(handler.stream.fileno()) else handler

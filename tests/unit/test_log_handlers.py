@@ -4,6 +4,7 @@ import logging
 import os
 import pty
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -246,10 +247,61 @@ def test_a_log_goes_on_where_it_is_while_no_new_file_can_be_made(rotated, tmp_pa
     path.symlink_to(tmp_path / "nowhere" / "log")
     rotated.log("two")
     assert (tmp_path / "log.1").read_text() == "one\ntwo\n"
-    assert [text.partition("]")[0] for text in rotated.complaints] == ["[Errno 2"]
+    goes_on = "it goes on in the one that was moved"
+    assert rotated.complaints == [
+        f"the log can't go on in a new file: something else has its name; {goes_on}",
+        f"the log can't go on in a new file: No such file or directory; {goes_on}",
+    ]
     path.unlink()
     rotated.log("three")
     assert path.read_text() == "three\n"
+
+
+def test_lines_of_a_file_that_was_removed_are_counted_until_there_can_be_another(rotated, tmp_path):
+    path, home = tmp_path / "log", tmp_path / "home"
+    rotated.log("one")
+    home.mkdir()
+    path.rename(home / "log")
+    rotated.baseFilename = str(home / "log")
+    rotated.log("two")
+    assert (home / "log").read_text() == "one\ntwo\n"
+    shutil.rmtree(home)
+    for line in ("three", "four"):
+        rotated.log(line, 0.0)
+    assert rotated.complaints == [
+        "the log can't go on in a new file: No such file or directory; "
+        "its file was removed, and lines are missing until it can"
+    ]
+    home.mkdir()
+    rotated.log("five")
+    rotated.log("six")
+    assert (home / "log").read_text() == "lines are missing here, as the log's file was removed: 2\nfive\nsix\n"
+
+
+def test_no_line_is_lost_when_the_file_is_removed(rotated, tmp_path):
+    rotated.log("one")
+    (tmp_path / "log").unlink()
+    rotated.log("two", 0.0)
+    assert (tmp_path / "log").read_text() == "two\n"
+    assert rotated.complaints == []
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_pipe_without_a_reader_blocks_nobody_and_is_read_later(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    handler = log_handlers.to_file(str(path))
+    try:
+        handler.handle(logging.makeLogRecord({"msg": "one"}))
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as reader:
+            assert reader.read(100) == b"one\n"
+            handler.handle(logging.makeLogRecord({"msg": "two"}))
+            assert reader.read(100) == b"two\n"
+        for _ in range(2000):
+            handler.handle(logging.makeLogRecord({"msg": "x" * 100}))
+    finally:
+        handler.close()
+        handler.stream.close()
 
 
 PROGRAM = """
