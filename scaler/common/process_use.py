@@ -6,8 +6,9 @@ import os
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-#: seconds over which a share is measured, at least: in less than that a tick more or less is all that is seen
-_LEAST = 0.1
+#: seconds over which a share is measured, at least, so that a tick more or less is no more than a hundredth: several
+#: look at one process, each every now and then. The first one is not waited for so long
+_LEAST, _FIRST = 1.0, 0.1
 
 
 def stat_of(pid: int) -> list[bytes]:
@@ -19,20 +20,22 @@ def stat_of(pid: int) -> list[bytes]:
 class ProcessUse:
     """Looks at one process now and then."""
 
-    __slots__ = ("_looked", "_pid", "_share", "_ticks")
+    __slots__ = ("_least", "_looked", "_pid", "_share", "_ticks")
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         #: when it was looked at last, seconds, and the clock ticks that it had used by then; None before the first look
         self._looked = 0.0
         self._ticks: int | None = None
+        #: seconds until the next measurement, at least
+        self._least = _FIRST
         #: thousandths of a processor, as measured last
         self._share = 0
 
     def look(self, now: float) -> tuple[int, int]:
-        """Thousandths of a processor since the last look, 0 at the first; and bytes of resident memory.
+        """Thousandths of a processor as last measured, 0 at the first look; and bytes of resident memory.
 
-        0 if it is gone. `now` in seconds; who looks again at once is told the same share.
+        0 if it is gone. `now` in seconds; all who look within a second are told the same share.
         """
         try:
             fields = stat_of(self._pid)
@@ -42,7 +45,7 @@ class ProcessUse:
         before, since = self._ticks, now - self._looked
         if before is None:
             self._ticks, self._looked = ticks, now
-        elif since >= _LEAST:
-            self._ticks, self._looked = ticks, now
+        elif since >= self._least:
+            self._ticks, self._looked, self._least = ticks, now, _LEAST
             self._share = max(0, round(1000 * (ticks - before) / _TICKS / since))
         return self._share, memory

@@ -10,6 +10,7 @@ from simulator.scripted import FakeAgent, FakeScheduler
 from scaler.agent.core import events as ae
 from scaler.agent.core.events import Measure, Measured, MeasuredWorker
 from scaler.agent.measuring import FIRST, Measuring
+from scaler.common import process_use
 from scaler.common.process_use import ProcessUse
 from scaler.errors import ProtocolError
 from scaler.protocol.codec import decode, encode
@@ -193,6 +194,24 @@ def test_who_looks_twice_at_once_is_told_the_same_share() -> None:
     share = use.look(1.0)[0]
     assert use.look(1.01)[0] == share  # of which the system's ticks would say 0, or a whole processor
     assert use.look(2.0)[0] < share
+
+
+def test_many_who_look_are_told_what_one_would_be(monkeypatch) -> None:
+    """A process that takes 3 % of a processor, which the system counts in ticks of a hundredth of a second."""
+    now = 0.0
+
+    def stat_of(pid: int) -> list[bytes]:
+        return [b"0"] * 11 + [b"%d" % int(3 * now)] + [b"0"] * 20
+
+    monkeypatch.setattr(process_use, "stat_of", stat_of)
+    monkeypatch.setattr(process_use, "_TICKS", 100)
+    use, shares = ProcessUse(1), set()
+    for look in range(400):
+        now = look * 0.13  # eight monitors, each once in a second or so
+        share, _ = use.look(now)
+        if now > 3:
+            shares.add(share)
+    assert shares <= set(range(20, 41))
 
 
 def test_the_first_who_looks_at_a_scheduler_is_told_what_it_has_used_since_it_began(monkeypatch) -> None:
