@@ -1,10 +1,11 @@
 """Which peers can work together: all speak one version of the protocol, and what one pickles another can unpickle.
 
 Only peers whose payloads are pickles have to run the same Python and the same packages: those that are there when
-another one comes. A scheduler has no say in it, nor has a store: they never look into payloads.
+another one comes. A scheduler has no say in it, nor has a store: they never look into payloads. All that are there have
+the same, so who is refused is told how many that are: a single client that was left open, or the cluster.
 """
 
-from scaler.protocol.codes import Encoding
+from scaler.protocol.codes import Encoding, Role
 from scaler.protocol.messages import Hello
 from scaler.version import __version__
 
@@ -33,8 +34,15 @@ class Compatibility:
         for package in PACKAGES:
             if package not in versions:
                 return f"{who} has pickles to send, and does not say by which {package}: update it"
-        other = next(iter(self._pickling.values()), None)
-        return _difference(who, hello, other) if other is not None else None
+        if not self._pickling:
+            return None
+        there = list(self._pickling.values())
+        agents = [each for each in there if each.role == Role.AGENT]
+        difference = _difference(who, hello, (agents or there)[0])
+        if difference is None:
+            return None
+        counts = f"{_count(len(agents), 'agent')} and {_count(len(there) - len(agents), 'client')}"
+        return f"{difference}; {counts} are here with that, and when they have gone others may come"
 
     def admit(self, number: int, hello: Hello) -> None:
         """A peer is there."""
@@ -44,6 +52,10 @@ class Compatibility:
     def forget(self, number: int) -> None:
         """A peer is gone."""
         self._pickling.pop(number, None)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
 
 
 def _scaler(version: str | None) -> str:

@@ -10,6 +10,7 @@ from scaler.protocol.hello import hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello
 from scaler.version import __version__
 
+HERE = "; 1 agent and no clients are here with that, and when they have gone others may come"
 VERSIONS = "scaler=0.1.0 cloudpickle=3.1"
 
 
@@ -31,15 +32,15 @@ def test_the_first_that_pickles_may_have_any_versions(those: Compatibility) -> N
     [
         (
             pickling(python="3.12"),
-            "this client runs Python 3.12, agent node 1 Python 3.11: functions can't travel between them",
+            f"this client runs Python 3.12, agent node 1 Python 3.11: functions can't travel between them{HERE}",
         ),
         (
             pickling(packages="scaler=0.1.0 cloudpickle=2.0"),
-            "this client has cloudpickle 2.0, agent node 1 cloudpickle 3.1: install the same on both",
+            f"this client has cloudpickle 2.0, agent node 1 cloudpickle 3.1: install the same on both{HERE}",
         ),
         (
             pickling(Role.AGENT, packages="scaler=0.2.0 cloudpickle=3.1"),
-            "this agent has scaler 0.2.0, agent node 1 scaler 0.1.0: install the same on both",
+            f"this agent has scaler 0.2.0, agent node 1 scaler 0.1.0: install the same on both{HERE}",
         ),
         (
             pickling(packages="gibberish scaler=0.1.0"),
@@ -57,6 +58,20 @@ def test_a_refusal_says_in_one_line_who_has_what(those: Compatibility, changed: 
     those.admit(1, pickling(Role.AGENT, "node\n1"))
     assert those.refusal(pickling()) is None
     assert those.refusal(changed) == words
+
+
+def test_whoever_is_refused_is_told_how_many_are_here(those: Compatibility) -> None:
+    """A client that was left open is soon ended; a cluster is not."""
+    those.admit(1, pickling(name="idle"))
+    agent = pickling(Role.AGENT, packages="scaler=0.2.0 cloudpickle=3.1")
+    both = (
+        "this agent has scaler 0.2.0, {} scaler 0.1.0: install the same on both; {} are here with that, and when they "
+    )
+    both += "they have gone others may come"
+    assert those.refusal(agent) == both.format("client idle", "no agents and 1 client")
+    those.admit(2, pickling(Role.AGENT, "node"))
+    those.admit(3, pickling(Role.AGENT, "other"))
+    assert those.refusal(agent) == both.format("agent node", "2 agents and 1 client")
 
 
 def test_who_never_looks_into_payloads_may_run_any_python(those: Compatibility) -> None:
