@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -24,6 +26,7 @@ from scaler.common.exits import describe_exit
 from scaler.common.loop import Loop
 from scaler.common.process_limits import words_of
 from scaler.worker_protocol.messages import Surroundings
+from scaler.worker_protocol.progress import NO_THREAD
 
 logger = logging.getLogger("scaler.agent")
 
@@ -141,7 +144,8 @@ class HostWorkers:
             self._loop.ready.pop(worker, None)
             worker.close()
         assert self.zygote is not None
-        events.append(WorkerExited(report.slot, report.pid, report.status, self.zygote.progress(report.slot)))
+        begun, trouble = self.zygote.progress(report.slot), _trouble_of(report)
+        events.append(WorkerExited(report.slot, report.pid, report.status, begun, trouble))
         self._note_end(report.pid)
         return events
 
@@ -154,8 +158,7 @@ class HostWorkers:
         try:
             worker = self.zygote.fork_worker(slot)
         except OSError as error:
-            logger.error("cannot start a worker: %s; it is tried again", words_of(error))
-            self._end_before_it_began(slot)
+            self._end_before_it_began(slot, words_of(error))
             return
         self.processes[slot] = worker
         self._overdue.await_start(slot, time.monotonic())
@@ -207,15 +210,14 @@ class HostWorkers:
         try:
             self.zygote = self.zygote.start_another()
         except OSError as error:
-            logger.error("cannot start a process that workers are forked from: %s; it is tried again", error)
-            self._end_before_it_began(slot)
+            self._end_before_it_began(slot, f"the process that workers are forked from can't: {words_of(error)}")
             return False
         self._loop.watch(self.zygote.fileno(), self.zygote)
         return True
 
-    def _end_before_it_began(self, slot: int) -> None:
+    def _end_before_it_began(self, slot: int, trouble: str) -> None:
         """How often it is tried again is the core's to decide, as with workers that end while they start."""
-        self._seen.append(WorkerExited(slot, 0, 1 << 8, (0, -1)))
+        self._seen.append(WorkerExited(slot, 0, 1 << 8, (0, -1), trouble))
         self._loop.soon()
 
     def _watch_writable(self, worker: WorkerProcess) -> None:
@@ -226,3 +228,12 @@ class HostWorkers:
         if self.processes.get(worker.slot) is worker:
             worker.flush()
             self._watch_writable(worker)
+
+
+def _trouble_of(report: Exited) -> str:
+    """Which limit has ended a worker that was starting, in words; empty if none has."""
+    if report.error:
+        return words_of(OSError(report.error, os.strerror(report.error)))
+    if report.status == NO_THREAD << 8:
+        return words_of(OSError(errno.EAGAIN, "it can start no thread"))
+    return ""

@@ -10,7 +10,7 @@ FORK, KILL = 1, 2
 #: sockets of a worker at its agent
 SOCKETS = 2
 
-#: what, slot, pid, wait status
+#: what, slot, pid, wait status; of one that could not be forked the negative of the system's error instead of the pid
 REPORT = struct.Struct("=IIiI")
 #: READY is said by the warm process alone: it has loaded all, and can fork
 STARTED, EXITED, READY = 1, 2, 3

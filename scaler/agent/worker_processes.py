@@ -75,6 +75,8 @@ class Exited(NamedTuple):
     pid: int
     #: as of os.waitpid
     status: int
+    #: the number of the system's error if there can be no process
+    error: int = 0
 
 
 class WorkerProcess:
@@ -262,7 +264,7 @@ class Zygote:
                     reports.append(Started(slot, pid))
                 else:
                     self._workers.pop(slot, None)
-                    reports.append(Exited(slot, pid, status))
+                    reports.append(Exited(slot, max(0, pid), status, max(0, -pid)))
             self._unparsed = self._unparsed[whole:]
 
     def progress(self, slot: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ of the agent and the deaths of its children. When the agent is gone, it kills al
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import select
@@ -137,8 +138,7 @@ class _Zygote:
         try:
             pid = fork()
         except OSError as error:
-            _complain(f"cannot fork a worker: {error}")
-            self._report(EXITED, slot, 0, 1 << 8)
+            self._report(EXITED, slot, -(error.errno or errno.EAGAIN), 1 << 8)
         else:
             if pid == 0:
                 self._be_worker(slot, task, control)

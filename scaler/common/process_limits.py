@@ -6,14 +6,34 @@ import errno
 import math
 import resource
 
+from scaler.common.control_groups import content_of, groups_of
+
 
 def words_of(error: BaseException) -> str:
-    """What an error says; of one since a process has no descriptors left, which limit that is and how it is raised."""
+    """What an error says; of one since there are no descriptors, processes or threads left, which limit that is, too."""
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return f"{error}: {_of_processes()}"
+    if isinstance(error, OSError) and error.errno == errno.EAGAIN:
+        return f"{error}: {_of_processes()}"
     if not isinstance(error, OSError) or error.errno != errno.EMFILE:
         return str(error)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = "" if hard == resource.RLIM_INFINITY else f" up to {hard:,}" if soft < hard else " for root"
     return f"{error}: a process may have {soft:,} open here (RLIMIT_NOFILE); `ulimit -n` raises that{most}"
+
+
+def _of_processes() -> str:
+    """How many processes and threads there may be, as far as that can be seen."""
+    limits = []
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if soft != resource.RLIM_INFINITY:
+        limits.append(f"this user may have {soft:,} (RLIMIT_NPROC; `ulimit -u` raises that)")
+    for directory, _ in groups_of("pids"):
+        most = content_of(directory, "pids.max").strip()
+        if most.isdigit():
+            now = content_of(directory, "pids.current").strip().decode() or "some"
+            limits.append(f"the control group {directory} may have {int(most):,}, and has {now} (pids.max)")
+    return f"no more processes or threads may be started here: {'; '.join(limits) or 'no limit of them can be seen'}"
 
 
 #: descriptors that a process with many connections keeps free for what else it opens

@@ -61,7 +61,7 @@ class ErrorKind(IntEnum):
     FULL = 8
     #: something that it depends on was cancelled
     CANCELLED = 9
-    #: no worker could start where it was to run: what each is to call before it takes rows has failed
+    #: no worker could start where it was to run: what each is to call first has failed, or a limit is reached
     PRELOAD = 10
 
 

@@ -44,7 +44,7 @@ from scaler.worker_protocol.messages import (
     ToWorker,
     Unfit,
 )
-from scaler.worker_protocol.progress import LEFT_CELL
+from scaler.worker_protocol.progress import LEFT_CELL, NO_THREAD
 from scaler.worker_protocol.socketpair import BlockingSender, Receiver
 
 #: Python ignores the first two in every program; nobody can change the others.
@@ -90,7 +90,11 @@ def serve(
         if promised:
             runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke
         tell_tail = partial(_tell_tail, sender, last_lines)
-        threading.Thread(target=_obey, args=(control, runner, tell_tail), name="scaler-control", daemon=True).start()
+        obey = threading.Thread(target=_obey, args=(control, runner, tell_tail), name="scaler-control", daemon=True)
+        try:
+            obey.start()
+        except RuntimeError:  # it can have no more threads
+            os._exit(NO_THREAD)
         poll = select.poll()
         poll.register(task, select.POLLIN)
         runner.await_surroundings(poll.poll)

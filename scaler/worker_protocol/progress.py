@@ -11,3 +11,6 @@ revoked thus has one owner, though the worker can't answer.
 
 PAGE_CELLS = 8
 DISPATCH_CELL, ROW_CELL, BEGUN_CELL, LEFT_CELL, REVOKED_CELL = 0, 1, 2, 3, 4
+
+#: exit code of a worker that could start no thread: its agent says which limit that is
+NO_THREAD = 75

@@ -52,6 +52,8 @@ class WorkerExited:
     pid: int
     status: int
     begun: tuple[int, int]
+    #: which limit of the system has kept it from starting, in words; empty: none that is known
+    trouble: str = ""
 
 
 @record

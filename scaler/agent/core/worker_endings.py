@@ -2,7 +2,7 @@
 
 import signal
 
-from scaler.agent.core import preloads, releasing, staging, withdrawing
+from scaler.agent.core import preloads, releasing, staging, starting, withdrawing
 from scaler.agent.core.events import DropObject, WorkerExited
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
@@ -122,5 +122,7 @@ def _start_again(state: HostState, out: Outgoing, worker: WorkerRecord, event: W
     if worker.preloading is not None:
         preloads.take_failed_start(state, out, worker, event)
         return
-    how = describe_exit(event.status)
-    out.log("ERROR", f"worker {event.slot} could not start: it {how}; another try in {delay:.1f} s")
+    why = event.trouble or f"it {describe_exit(event.status)}"
+    out.log("ERROR", f"worker {event.slot} could not start: {why}; another try in {delay:.1f} s")
+    if event.trouble:
+        starting.take_failed_start(state, out, event.trouble, delay)

@@ -86,7 +86,7 @@ def take_ready(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
     if worker.state is not STARTING:
         worker_commands.reject(state, out, worker, "says for the second time that it is ready")
         return
-    state.workers.failed_starts = 0
+    state.workers.failed_starts, state.workers.failing_since = 0, None
     state.follow_ups.workers = True
     worker_moves.move(state, worker, IDLE)
     preloads.take_start(state, out)

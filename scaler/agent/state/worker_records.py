@@ -266,9 +266,13 @@ class WorkerPool:
     #: workers that died while starting, since one was ready
     failed_starts: int = 0
     #: why the call failed that workers make before they take rows, when it last did; and what the log has of that
+    #: (or what keeps all of them from starting)
     failed_preload: str = ""
     told_preload: str = ""
-    #: no worker is there, and as many as the host should have have failed to start, the last one by that call
+    #: since when no worker was there while they failed to start for want of processes, seconds; None: some have started
+    failing_since: float | None = None
+    #: no worker is there, and as many as the host should have have failed to start, the last one by that call; or none
+    #: could start for long
     is_unfit: bool = False
     #: slots of workers that ran rows when the agent began anew, and have not ended: until then nothing is handed out,
     #: so that what they write is never taken for something else

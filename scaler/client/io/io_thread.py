@@ -21,6 +21,7 @@ from scaler.client.io.line import Line
 from scaler.client.io.polling import ConnectionPoller
 from scaler.client.io.reply import Reply
 from scaler.client.liveness import Liveness
+from scaler.common.process_limits import words_of
 from scaler.errors import ConnectionFailed, ScalerError
 
 #: seconds between looks at the time while nothing happens
@@ -133,7 +134,7 @@ class IOThread:
             self._thread.start()
         except RuntimeError as error:
             self._thread, self._ident, self._calling_since = before
-            raise ConnectionFailed(f"there is no thread for a client's connection: {error}") from error
+            raise ConnectionFailed(f"there is no thread for a client's connection: {words_of(error)}") from error
 
     def _run(self, reactor: Reactor) -> None:
         thread = threading.current_thread()
