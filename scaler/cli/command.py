@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from scaler.cli.asking import unwritable
 from scaler.cli.file import FileError, read_section, user_file
-from scaler.common import first_process, standard_descriptors
+from scaler.common import early_interrupts, first_process, standard_descriptors
 from scaler.compatibility.flags import IGNORED, TASK_TIMEOUT, TASK_TIMEOUT_ADVICE
 from scaler.compatibility.log_levels import level_name
 from scaler.config import Config, OptionError, Setting, settings
@@ -103,9 +103,10 @@ def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], 
 
 def call(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns what the program exits with; whatever goes wrong is one line on standard error."""
-    standard_descriptors.complete()
-    first_process.run_in_child()
     try:
+        early_interrupts.end()
+        standard_descriptors.complete()
+        first_process.run_in_child()
         return int(command.main(arguments, prog_name=program, standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
