@@ -10,6 +10,7 @@ from scaler.cli.logs import set_up
 from scaler.common import start_environment
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import AgentConfig, OptionError
+from scaler.errors import ScalerError
 
 
 def run(config: AgentConfig) -> int:
@@ -17,7 +18,7 @@ def run(config: AgentConfig) -> int:
     from scaler.agent import daemon  # `-h` and mistakes are answered without loading the engine
 
     set_up(config.log_level, config.log_path)
-    with told_in_log("ClusterProcess: it", OptionError):
+    with told_in_log("ClusterProcess: it", ScalerError, OptionError):
         return daemon.run(config)
 
 

@@ -16,6 +16,7 @@ from scaler.cli.file import nearest
 from scaler.cli.logs import set_up
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import OptionError, ProvisionConfig, from_plain_values, settings
+from scaler.errors import ScalerError
 
 
 def read(path: Path) -> tuple[ProvisionConfig, dict[str, Any]]:
@@ -80,7 +81,7 @@ def command(config: Path, is_print: bool, keep: bool) -> int:
     logging.getLogger("scaler.provision").info("hosts of %s, tag %s", provider.describe(), wanted.tag)
     for number in ending_signals():
         signal.signal(number, lambda _number, _frame: provisioner.tell(ev.End()))
-    with told_in_log("Provisioner: it"):
+    with told_in_log("Provisioner: it", ScalerError):
         code = provisioner.run()
     ignore_ending_signals()
     return code

@@ -8,6 +8,7 @@ from scaler.cli.command import call, make_command
 from scaler.cli.logs import set_up
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import OptionError, SchedulerConfig
+from scaler.errors import ScalerError
 
 
 def run(config: SchedulerConfig) -> int:
@@ -15,7 +16,7 @@ def run(config: SchedulerConfig) -> int:
     from scaler.scheduler import server  # `-h` and mistakes are answered without loading the engine
 
     set_up(config.log_level, config.log_path)
-    with told_in_log("Scheduler: it", OptionError):
+    with told_in_log("Scheduler: it", ScalerError, OptionError):
         if not config.supervise:
             return server.run(config)
         from scaler.scheduler.supervisor import Supervisor

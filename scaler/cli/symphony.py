@@ -9,6 +9,7 @@ from scaler.cli.command import call, make_command
 from scaler.cli.logs import set_up
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import OptionError, SymphonyConfig
+from scaler.errors import ScalerError
 
 
 def run(config: SymphonyConfig) -> int:
@@ -16,7 +17,7 @@ def run(config: SymphonyConfig) -> int:
     from scaler.symphony import cluster  # `-h` and mistakes are answered without loading the engine
 
     set_up(config.log_level, config.log_path)
-    with told_in_log("ClusterProcess: it", OptionError):
+    with told_in_log("ClusterProcess: it", ScalerError, OptionError):
         return cluster.run(config)
 
 

@@ -10,7 +10,7 @@ from scaler.common.control_groups import content_of, groups_of
 
 
 def words_of(error: BaseException) -> str:
-    """What an error says; of one since there are no descriptors, processes or threads left, also which limit that is."""
+    """What an error says; of one where there are too few descriptors or processes, also which limit that is."""
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return f"{error}: {_of_processes()}"
     if isinstance(error, OSError) and error.errno == errno.EAGAIN:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 
 from scaler.common.process_limits import words_of
-from scaler.errors import ScalerError
 
 logger = logging.getLogger("scaler")
 
@@ -17,14 +16,14 @@ logger = logging.getLogger("scaler")
 def told_in_log(who: str, *expected: type[Exception]) -> Iterator[None]:
     """Say in the log what has ended a block, with its traceback, and end the process by SystemExit.
 
-    `ScalerError`s and what is `expected` are passed on: others tell the user. A log on standard error has told him;
+    What is `expected` is passed on: others tell the user. A log on standard error has told him;
     otherwise the line is there, too.
     """
     try:
         yield
-    except (ScalerError, *expected):
-        raise
     except Exception as error:
+        if isinstance(error, expected):
+            raise
         said = f"{who} ends by a defect: {type(error).__name__}: {words_of(error)}"
         logger.error("%s", said, exc_info=error)
         if not _is_on_standard_stream() and sys.stderr is not None:
@@ -35,9 +34,10 @@ def told_in_log(who: str, *expected: type[Exception]) -> Iterator[None]:
 
 def _is_on_standard_stream() -> bool:
     """What was logged just now is seen where the program's output is."""
-    for handler in logging.getLogger().handlers or [logging.lastResort]:
+    handlers = logging.getLogger().handlers
+    for handler in handlers:
         stream = getattr(handler, "stream", None)
         with contextlib.suppress(OSError, ValueError, AttributeError):
             if stream.fileno() in (1, 2):  # type: ignore[union-attr]
                 return True
-    return False
+    return not handlers  # then Python itself shows it

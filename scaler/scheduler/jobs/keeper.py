@@ -30,7 +30,7 @@ FILES_ENDING = 1.0
 #: turns of those who have written are below this: there are as many again for those that follow
 MOST_TERM = 1 << 31
 #: the first frame that is the header of a message, in records that have some
-_FIRST_MESSAGE = {Kind.PART: 2, Kind.RESULTS: 0}
+_FIRST_MESSAGE: dict[int, int] = {Kind.PART: 2, Kind.RESULTS: 0}
 #: why a large result can't be had
 NO_FILES = "it is in a file, and this scheduler was started without --results DIRECTORY"
 
