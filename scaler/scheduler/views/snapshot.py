@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from scaler.common.records import record
 from scaler.scheduler.state.cluster import ClusterState
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AgentSnapshot:
     """One agent."""
 
@@ -29,7 +28,7 @@ class AgentSnapshot:
     silent: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClientSnapshot:
     """One client."""
 
@@ -43,7 +42,7 @@ class ClientSnapshot:
     silent: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FunctionSnapshot:
     """One function of one client."""
 
@@ -59,7 +58,7 @@ class FunctionSnapshot:
     duration_us: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Snapshot:
     """The cluster at one moment."""
 
