@@ -64,9 +64,7 @@ def test_whoever_is_refused_is_told_how_many_are_here(those: Compatibility) -> N
     """A client that was left open is soon ended; a cluster is not."""
     those.admit(1, pickling(name="idle"))
     agent = pickling(Role.AGENT, packages="scaler=0.2.0 cloudpickle=3.1")
-    both = (
-        "this agent has scaler 0.2.0, {} scaler 0.1.0: install the same on both; {} are here with that, and when they "
-    )
+    both = "this agent has scaler 0.2.0, {} scaler 0.1.0: install the same on both; {} are here with that, and when "
     both += "they have gone others may come"
     assert those.refusal(agent) == both.format("client idle", "no agents and 1 client")
     those.admit(2, pickling(Role.AGENT, "node"))
