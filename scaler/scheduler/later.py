@@ -10,6 +10,7 @@ LATER = (
     "scaler.scheduler.core.answering",
     "scaler.scheduler.core.commanding",
     "scaler.scheduler.core.rebuilding",
+    "scaler.scheduler.missing_agents",
     "scaler.scheduler.views.cluster_view",
     "scaler.scheduler.views.snapshot",
     "scaler.scheduler.state.validate",
