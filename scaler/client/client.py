@@ -119,11 +119,11 @@ class Client:
                 options = options.replace(flags=flags) if flags != options.flags else options
             template = self._template_of(function, options)
             if len(args) != template.count_before_names or kwargs.keys() != template.names:
-                template.check(args, kwargs)
+                template.check(function, args, kwargs)
             return self._submit(template, args, kwargs)
         template = self._template_of(function, self._options)
         if len(args) != template.count:
-            template.check(args, kwargs)
+            template.check(function, args, kwargs)
         return self._submit(template, args, None)
 
     def submit_verbose(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,6 +24,8 @@ MOST_ITEMS = 1_000
 MOST_BYTES = 1 << 16
 #: classes of which versions are known, and versions that are known as such, at most
 _LIMIT = 512
+#: bytes of the pickles of classes of which versions are known, in each of two generations
+_CLASS_BYTES = 4 << 20
 
 #: what pickles a class by itself: gives the parts of its pickle, and the values that could not be part of it
 Contents = Callable[[type], tuple[Sequence[Any], Sequence[Any]]]
@@ -31,17 +34,19 @@ Contents = Callable[[type], tuple[Sequence[Any], Sequence[Any]]]
 class _Known:
     """A class that can be recognised, with what has to be as it was."""
 
-    __slots__ = ("kind", "version", "watched")
+    __slots__ = ("kind", "size", "version", "watched")
 
-    def __init__(self, kind: type, version: str | None, watched: list[Binding]) -> None:
+    def __init__(self, kind: type, version: str | None, size: int, watched: list[Binding]) -> None:
         #: kept alive so that its id stays its own
         self.kind = kind
         self.version = version
+        #: bytes of its pickle
+        self.size = size
         self.watched = watched
 
 
 #: by id of the class
-_known: Recent[int, _Known] = Recent(_LIMIT)
+_known: Recent[int, _Known] = Recent(_LIMIT, _CLASS_BYTES, attrgetter("size"))
 #: those of which not all is seen, which may be large; whether they have versions, which are made each time
 _unseen: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
 #: those made here lately
@@ -62,7 +67,7 @@ def version_of(kind: type, contents: Contents) -> str | None:
         watched, is_all = bindings(kind, absent, most=MOST_ITEMS, is_alone=True)
         version, _, size = _version(kind, contents)
     if is_all:
-        _known.put(id(kind), _Known(kind, version, watched))
+        _known.put(id(kind), _Known(kind, version, size, watched))
         return version
     _known.forget(id(kind))
     _unseen[kind] = size <= MOST_BYTES

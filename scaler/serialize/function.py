@@ -10,8 +10,12 @@ A client captures a function each time it is submitted and sends it only when th
   method, another partial): pickled each time. Whoever does so with much of it is warned, once for each function.
 
 In every case equal bytes give the token they had before, so a function that changes back, a lambda made anew in a loop
-or a bound method costs the pickling and no message. All is bounded: what was not used lately is forgotten, and gets a
-new token if it comes back.
+or a bound method costs the pickling and no message. All is bounded, by number and by bytes: what was not used lately is
+forgotten, and gets a new token if it comes back.
+
+Functions are referred to weakly, so that what only they have goes with them. What was watched of one goes, too: it is
+values that the function takes along, and some lead back to it (it calls itself, or belongs to an object that it
+names), which would keep it for good. Of such there are only a `FEW`.
 
 What takes `large` bytes or more is not kept here: it is packed each time, with its buffers left where they are, and has
 no payload; whoever stores it recognises it.
@@ -23,6 +27,7 @@ import itertools
 import reprlib
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FunctionType
@@ -34,10 +39,18 @@ from scaler.serialize.call import AnySerializer, pack_function
 from scaler.serialize.outofband import Incomplete, Packed, joined
 from scaler.serialize.plain import LruCache
 from scaler.serialize.recent import Recent
-from scaler.serialize.watch import MISSING, Binding, bindings, is_current, travels_by_reference
+from scaler.serialize.watch import MISSING, Binding, bindings, is_current, traced, travels_by_reference
 
 #: pickled bytes of large functions of one name after which the user is told what that takes; about a second's worth
 WARN_BYTES = 1 << 27
+
+#: functions recognised whose values lead back to them, and which are kept by that
+FEW = 64
+#: bytes of payloads that are known again, in each of two generations
+PAYLOAD_BYTES = 8 << 20
+#: bytes of the payloads of functions that are recognised, in each of two generations: what these take along may be ten
+#: times as large as its pickle, and may be kept by being watched
+WATCHED_BYTES = 4 << 20
 
 #: packages that are between what is warned of and the user's program
 _OURS = ("scaler", "scaler_dask")
@@ -64,21 +77,34 @@ class Captured:
 class _Known:
     """A function that can be recognised, with what has to be as it was."""
 
-    __slots__ = ("captured", "code", "defaults", "function", "kwdefaults", "watched")
+    __slots__ = ("captured", "code", "defaults", "has_attributes", "kwdefaults", "reference", "watched")
 
-    def __init__(self, function: Any, captured: Captured, watched: list[Binding]) -> None:
-        #: kept alive so that its id stays its own
-        self.function = function
+    def __init__(self, function: Any, reference: object, captured: Captured, watched: list[Binding]) -> None:
+        #: weak, and drops this before the function's id is another's; the function itself if that can't be
+        self.reference = reference
         self.captured = captured
         #: what it takes along; nothing if it travels by reference
         self.watched = watched
-        #: of a function by value that has no attributes, checked without a detour; else None
-        is_plain = watched and type(function) is FunctionType and not function.__dict__
-        self.code = function.__code__ if is_plain else None
+        #: of a function by value, checked without a detour, which would keep it; else None
+        self.code = function.__code__ if watched and type(function) is FunctionType else None
+        #: such a one had some, which are watched
+        self.has_attributes = bool(self.code and function.__dict__)
         self.defaults = function.__defaults__ if self.code else None
         self.kwdefaults = function.__kwdefaults__ if self.code else None
         if self.code:
             del watched[:3]  # these three
+
+
+class _Reference(weakref.ref[Any]):
+    """A weak reference to a function that knows where it is kept."""
+
+    __slots__ = ("key",)
+
+    key: int
+
+
+def _size_of(entry: Captured | _Known) -> int:
+    return len((entry.captured if isinstance(entry, _Known) else entry).payload)
 
 
 class FunctionCache:
@@ -95,13 +121,16 @@ class FunctionCache:
         self._large = large
         self._tokens = itertools.count(1)
         #: by id of the function
-        self._known: Recent[int, _Known] = Recent(limit)
+        self._known: Recent[int, _Known] = Recent(limit, WATCHED_BYTES, _size_of)
+        #: ids of those that what is watched may lead back to, the oldest first
+        self._bound: dict[int, None] = {}
         #: those of which not all is seen, by id
         self._unseen: Recent[int, Any] = Recent(limit)
+        self._gone_too = self._gone  # made once
         #: bytes pickled of large ones, by name
         self._repeated: Recent[str, int] = Recent(limit)
         #: by payload
-        self._captured: Recent[bytes, Captured] = Recent(limit)
+        self._captured: Recent[bytes, Captured] = Recent(limit, PAYLOAD_BYTES, _size_of)
 
     def capture(self, function: Callable[..., Any]) -> Captured:
         """Return the function as it is now; raises SerializationError naming what cannot be pickled.
@@ -118,7 +147,7 @@ class FunctionCache:
                 function.__code__ is code
                 and function.__defaults__ is known.defaults
                 and function.__kwdefaults__ is known.kwdefaults
-                and not function.__dict__
+                and (not function.__dict__ or known.has_attributes)
                 and (not known.watched or is_current(known.watched))
             ):
                 return known.captured
@@ -127,27 +156,55 @@ class FunctionCache:
     def _capture_anew(self, function: Callable[..., Any]) -> Captured:
         if not callable(function):
             raise TypeError(f"a function is wanted, or what else can be called, not {_shown(function)}")
-        if self._unseen.get(id(function)) is function:
+        if self._unseen.get(id(function)) is not None:
             captured, _ = self._captured_as(function, False)
             if captured.packed is not None:
                 self._unseen.forget(id(function))  # it is not kept here any more
             return captured
         by_reference = travels_by_reference(function)
         watched: list[Binding] = []
-        is_all = by_reference
+        is_all, leads_back = by_reference, False
         if not by_reference and _is_recognisable(function):
-            watched, is_all = bindings(function)  # before it is pickled: what changes meanwhile is seen next time
+            # before it is pickled: what changes meanwhile is seen next time
+            watched, is_all, leads_back = traced(function)
         captured, absent = self._captured_as(function, by_reference)
         if absent and not is_all:
-            watched, is_all = bindings(function, absent)
+            watched, is_all, leads_back = traced(function, absent)
             captured, _ = self._captured_as(function, by_reference)
         if captured.packed is not None or not (is_all or watched):
             return captured
+        reference = self._reference_to(function)
         if is_all:
-            self._known.put(id(function), _Known(function, captured, watched))
+            self._known.put(id(function), _Known(function, reference, captured, watched))
+            if leads_back:
+                self._bind(id(function))
         else:
-            self._unseen.put(id(function), function)
+            self._unseen.put(id(function), reference)
         return captured
+
+    def _reference_to(self, function: Any) -> object:
+        """A weak reference that has the function forgotten; the function itself if it takes none."""
+        try:
+            reference = _Reference(function, self._gone_too)
+        except TypeError:
+            return function
+        reference.key = id(function)
+        return reference
+
+    def _gone(self, reference: _Reference) -> None:
+        """A function has died: its id may be another's as soon as this returns. Called at any point, by any thread."""
+        self._known.forget(reference.key)
+        self._unseen.forget(reference.key)
+        self._bound.pop(reference.key, None)
+
+    def _bind(self, key: int) -> None:
+        """What is watched of this function keeps it."""
+        self._bound.pop(key, None)
+        self._bound[key] = None
+        while len(self._bound) > FEW:
+            oldest = next(iter(self._bound))
+            self._bound.pop(oldest, None)
+            self._known.forget(oldest)
 
     def _captured_as(self, function: Callable[..., Any], by_reference: bool) -> tuple[Captured, Sequence[Any]]:
         """The function as it is now, and the values that could not come along."""

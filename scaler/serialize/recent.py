@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-class Recent(Generic[_K, _V]):
-    """At most two generations of `limit` entries."""
+def _nothing(_: object) -> int:
+    """Weighs nothing."""
+    return 0
 
-    def __init__(self, limit: int) -> None:
+
+class Recent(Generic[_K, _V]):
+    """At most two generations of `limit` entries, and of so many bytes, as `weigh` says, but for a single entry."""
+
+    def __init__(self, limit: int, most: float = float("inf"), weigh: Callable[[_V], int] = _nothing) -> None:
         self._limit = limit
+        #: bytes of a generation
+        self._most = most
+        self._weigh = weigh
+        #: bytes that came into the fresh one
+        self._weight = 0
         #: entries used since the last turn of generations
         self.fresh: dict[_K, _V] = {}
         self._stale: dict[_K, _V] = {}
@@ -27,13 +38,18 @@ class Recent(Generic[_K, _V]):
         return value
 
     def forget(self, key: _K) -> None:
-        """There is no such entry any more."""
-        self.fresh.pop(key, None)
+        """There is no such entry any more. Takes no lock: the collector may call this."""
+        gone = self.fresh.pop(key, None)
+        if gone is not None:
+            self._weight -= self._weigh(gone)
         self._stale.pop(key, None)
 
     def put(self, key: _K, value: _V) -> None:
         """Add or replace an entry."""
-        if len(self.fresh) >= self._limit:
+        weight = self._weigh(value)
+        if self.fresh and (len(self.fresh) >= self._limit or self._weight + weight > self._most):
             self._stale = self.fresh
             self.fresh = {}
+            self._weight = 0
         self.fresh[key] = value
+        self._weight += weight

@@ -58,14 +58,22 @@ def bindings(
     is taken along. A class that `is_alone` comes without what other classes take along. At most so many items of values
     are compared.
     """
+    return traced(root, absent, most, is_alone)[:2]
+
+
+def traced(
+    root: Any, absent: Sequence[Any] = (), most: int = MOST_ITEMS, is_alone: bool = False
+) -> tuple[list[Binding], bool, bool]:
+    """The same, and whether who keeps these bindings may keep the root by that, the own code of a function apart."""
     left_out = set(map(id, absent))
     found: list[Binding] = []
     todo = [root]
     seen: set[int] = set()
-    items, is_all = 0, True
+    items, is_all, leads_back = 0, True, not _lets_go(root)
     while todo:
         obj = todo.pop()
         if id(obj) in seen:
+            leads_back = leads_back or obj is root
             continue
         seen.add(id(obj))
         if is_alone and obj is not root and issubclass(type(obj), type):
@@ -88,7 +96,18 @@ def bindings(
             continue
         is_all = is_all and is_whole
         todo.extend(inner)
-    return found, is_all
+    return found, is_all, leads_back
+
+
+def _lets_go(root: Any) -> bool:
+    """Whether a root is not among what it has the names of: a class is, and so are functions of what `exec` has run."""
+    if not isinstance(root, FunctionType):
+        return not isinstance(root, type)
+    names: Any = root.__globals__
+    module: Any = root.__module__
+    if isinstance(module, str) and getattr(sys.modules.get(module), "__dict__", None) is names:
+        return True
+    return not names_of_globals(root.__code__)
 
 
 def is_current(watched: list[Binding]) -> bool:

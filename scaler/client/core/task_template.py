@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 from scaler.client.core.fitting import refuse_misfit
 from scaler.client.core.options import Options
 from scaler.errors import ObjectTooLarge
 from scaler.protocol.messages import Task, u32
+from scaler.serialize.call import decode_function
 from scaler.serialize.function import Captured
 
 #: shapes of arguments that are remembered of a function
@@ -20,12 +23,12 @@ class TaskTemplate:
 
     __slots__ = (
         "__weakref__",
+        "_function",
         "_release",
         "_shapes",
         "captured",
         "count",
         "count_before_names",
-        "function",
         "keeps",
         "names",
         "object_id",
@@ -43,8 +46,8 @@ class TaskTemplate:
     ) -> None:
         """`release` is told of the function's id when nobody has this any more, by the collector: takes no lock."""
         self.captured = captured
-        #: the function itself, for running it here when a waiting task claims a row
-        self.function = function
+        #: the function itself, weakly unless it is stored: whoever goes on submitting it has it
+        self._function = weakly(function) if keeps is None else lambda: function
         self.options = options
         #: of the function; 0 until it was sent
         self.object_id = object_id
@@ -57,11 +60,21 @@ class TaskTemplate:
         self._shapes: set[tuple[int, frozenset[str]]] = set()
         self._release = release  # last: see `__del__`
 
-    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    @property
+    def is_alive(self) -> bool:
+        """Somebody has the function that this was made of."""
+        return self._function() is not None
+
+    def function(self) -> Callable[..., Any]:
+        """The function, for running it here when a waiting task claims a row; one like it if it is gone."""
+        found: Callable[..., Any] | None = self._function()
+        return decode_function(self.captured.payload)[0] if found is None else found
+
+    def check(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise TypeError for arguments that don't fit. Needless where their shape is that of the call before."""
         shape = len(args), frozenset(kwargs)
         if shape not in self._shapes:
-            refuse_misfit(self.function, self.captured.name, args, kwargs)
+            refuse_misfit(function, self.captured.name, args, kwargs)
             if len(self._shapes) < SHAPES:
                 self._shapes.add(shape)
         if kwargs:
@@ -82,6 +95,18 @@ class TaskTemplate:
             options.priority, options.retries, options.timeout, options.capabilities, u32([0, rows]),
             threads=options.threads, root=options.root,
         )  # fmt: skip
+
+
+def weakly(function: Callable[..., Any]) -> Callable[[], Any]:
+    """What gives a function as long as somebody has it, of a method its object; nothing if that can't be told."""
+    try:
+        return weakref.WeakMethod(function) if isinstance(function, MethodType) else weakref.ref(function)
+    except TypeError:
+        return _nothing
+
+
+def _nothing() -> None:
+    """There is no function."""
 
 
 def check_size(size: int, limit: int, what: str) -> None:

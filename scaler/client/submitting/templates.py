@@ -19,6 +19,11 @@ from scaler.serialize.function import Captured, FunctionCache
 
 #: templates remembered; each keeps its function at the scheduler, and so does one that a call has in hand
 MOST = 1_024
+#: bytes of the functions of those
+MOST_BYTES = 16 << 20
+#: bytes of functions that are sent before those are forgotten that nobody has any more: one that is made anew for each
+#: call, always the same, is sent again so much later
+SENT_BYTES = 2 << 20
 
 
 class Templates:
@@ -45,6 +50,8 @@ class Templates:
         self._making = threading.RLock()
         #: by token of the captured function, the oldest first
         self._known: dict[tuple[int, Options], TaskTemplate] = {}
+        #: bytes of their functions; of those added since it was last looked which of them somebody has
+        self._bytes = self._added = 0
         #: of large functions, by object id: no longer than calls or the remembered values need them
         self._stored: WeakValueDictionary[tuple[int, Options], TaskTemplate] = WeakValueDictionary()
 
@@ -84,12 +91,27 @@ class Templates:
                 return known
         check_size(len(captured.payload), limit, what)
         template = TaskTemplate(captured, function, options, release=self._driver.release)
+        size = len(captured.payload)
         with self._making:
-            if len(self._known) >= MOST:
-                oldest = next(iter(self._known))
-                del self._known[oldest]
-                self._last.pop(oldest[0], None)
-            return self._known.setdefault((captured.token, options), template)
+            self._added += size
+            if self._added > SENT_BYTES:
+                self._added = size
+                for key, known in list(self._known.items()):
+                    if not known.is_alive:
+                        self._forget(key)
+            while self._known and (len(self._known) >= MOST or self._bytes + size > MOST_BYTES):
+                self._forget(next(iter(self._known)))
+            found = self._known.setdefault((captured.token, options), template)
+            if found is template:
+                self._bytes += size
+            return found
+
+    def _forget(self, key: tuple[int, Options]) -> None:
+        """A template is a call's that has it in hand, or nobody's."""
+        template = self._known.pop(key, None)
+        if template is not None:
+            self._bytes = max(0, self._bytes - len(template.captured.payload))  # `forget` may be at work
+            self._last.pop(key[0], None)
 
     def _of_stored(
         self, captured: Captured, function: Callable[..., Any], options: Options, stored: StoredValue
@@ -106,4 +128,5 @@ class Templates:
             template.object_id = 0
         self._last.clear()
         self._known.clear()
+        self._bytes = self._added = 0
         self._stored.clear()

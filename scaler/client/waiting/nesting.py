@@ -139,7 +139,8 @@ class NestedWaits:
             with class_states.here.inside():
                 with context.entered(inner):  # clients among the arguments ask which task they are in
                     args, kwargs = self._claimed_rows.call_of(claimed)
-                outcome, body = inline.run_inline(inner, claimed.template.function, args, kwargs, serializer)
+                    function = claimed.template.function()
+                outcome, body = inline.run_inline(inner, function, args, kwargs, serializer)
         except BaseException as error:
             outcome, body = ERROR, exception_record(error, task.name, context.largest_exception())
         if outcome != ERROR:
