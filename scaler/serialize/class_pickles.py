@@ -23,8 +23,8 @@ from scaler.serialize.watch import Binding, bindings, is_current
 
 #: bytes of a class that goes along in each pickle, at most
 MOST_BYTES = 1 << 16
-#: classes whose pickles are kept, at most
-_LIMIT = 128
+#: classes whose pickles are kept, at most, and bytes of these, in each of two generations
+_LIMIT, _KEPT_BYTES = 128, 4 << 20
 
 #: what pickles a class by value: gives the pickle, and the values that could not be part of it. Raises anything
 Dump = Callable[[type], tuple[bytes, Sequence[Any]]]
@@ -44,8 +44,12 @@ class _Known:
         self.watched = watched
 
 
+def _size(known: _Known) -> int:
+    return len(known.reduced[1][2])
+
+
 #: by id of the class
-_known: Recent[int, _Known] = Recent(_LIMIT)
+_known: Recent[int, _Known] = Recent(_LIMIT, _KEPT_BYTES, _size)
 #: those of which not all is seen, or which are large
 _unfit: WeakSet[type] = WeakSet()
 

@@ -25,6 +25,7 @@ import functools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from operator import itemgetter
 from types import FunctionType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
@@ -34,8 +35,8 @@ from cloudpickle import cloudpickle
 from scaler.serialize.plain import LruCache
 from scaler.serialize.recent import Recent
 
-#: pickles of classes that are known again, at most
-_LIMIT = 256
+#: pickles of classes that are known again, at most, and bytes of these, in each of two generations
+_LIMIT, _KNOWN_BYTES = 256, 4 << 20
 #: what methods and the like are kept as in a class
 _CODE = (
     FunctionType, classmethod, staticmethod, property, LruCache, functools.cached_property, functools.partialmethod,
@@ -115,8 +116,8 @@ class ClassStates:
         self._own: WeakSet[type] = WeakSet()
         self._foreign: WeakSet[type] = WeakSet()
         self._present: WeakKeyDictionary[type, _Present] = WeakKeyDictionary()
-        #: classes that came as pickles of their own, and what came with them, by digest
-        self._inner: Recent[str, tuple[type, Brought]] = Recent(_LIMIT)
+        #: classes that came as pickles of their own, what came with them, and the size of these, by digest
+        self._inner: Recent[str, tuple[type, Brought, int]] = Recent(_LIMIT, _KNOWN_BYTES, itemgetter(2))
         #: what the function that runs has brought
         self._held = _NOTHING
         #: classes that are others for a while
@@ -210,9 +211,9 @@ class ClassStates:
         if found is None:
             with decoding(outer is not None and outer.is_function) as brought:
                 made: type = pickle.loads(data)
-            self._inner.put(digest, (made, brought))
+            self._inner.put(digest, (made, brought, len(data)))
         else:
-            made, brought = found
+            made, brought, _ = found
             for each, state in brought.items():
                 present = self._present.get(each)
                 if present is None or present.mark is not state.mark:  # it has become another one since
