@@ -304,9 +304,10 @@ def test_a_thread_that_a_callback_has_ended_closes_once_and_none_follows(start, 
     ends = list(closed)
     assert len(ends) == 4  # of two pipes
     assert session.io_thread.pass_callback(0.0) is None
-    monkeypatch.setattr(session.io_thread, "_thread", threading.current_thread())
-    monkeypatch.setattr(threading, "get_ident", lambda: threads[0].ident)  # numbers of threads are given anew
-    session.io_thread.step_aside()
+    with monkeypatch.context() as patched:
+        patched.setattr(session.io_thread, "_thread", threading.current_thread())
+        patched.setattr(threading, "get_ident", lambda: threads[0].ident)  # numbers of threads are given anew
+        session.io_thread.step_aside()
     session.poller.close()
     assert closed == ends
     assert "SystemExit(3)" in str(session.liveness.failure)

@@ -172,17 +172,22 @@ def test_a_scheduler_that_is_not_there_keeps_no_other_waiting_and_no_child(
     first = threading.Thread(target=shared_client, args=("tcp://dead:1",))
     first.start()
     is_asked.wait(20)
-    others = [threading.Thread(target=shared_client, args=(f"tcp://good:{port}",)) for port in (1, 2)]
-    others[0].start()
-    others[0].join(20)
+    other = threading.Thread(target=shared_client, args=("tcp://good:1",))
+    other.start()
+    other.join(20)
     child = os.fork()
     if not child:
-        is_over.set()
-        others[1].start()
-        shared_client("tcp://dead:1")
-        others[1].join(20)
-        os._exit(others[1].is_alive())
-    is_waiting = others[0].is_alive()
+        is_stuck = True
+        try:
+            is_over.set()
+            thread = threading.Thread(target=shared_client, args=("tcp://good:2",))
+            thread.start()
+            shared_client("tcp://dead:1")
+            thread.join(20)
+            is_stuck = thread.is_alive()
+        finally:
+            os._exit(is_stuck)
+    is_waiting = other.is_alive()
     is_over.set()
     first.join(20)
     assert not is_waiting
