@@ -27,6 +27,7 @@ from scaler.compatibility.client_arguments import (
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
 from scaler.defaults import RECONNECT
 from scaler.graph import Node, Order, from_tuples
+from scaler.greenlets import refuse_patched
 from scaler.protocol.messages import PROFILE, STREAM
 from scaler.serialize.call import AnySerializer, check_serializer, key_of
 from scaler.transport import Security
@@ -50,7 +51,8 @@ class Client:
     `stream_output`: print here what tasks print. `profiling`: of all tasks, as of those submitted with it. `reconnect`:
     seconds for which a lost scheduler is looked for. Arguments of the original: `scaler.compatibility`.
 
-    Raises `AddressError`, or `ConnectionFailed` (no scheduler there), `ConnectionTimeout`, `HandshakeRefused`.
+    Raises `AddressError`, or `ConnectionFailed` (no scheduler there), `ConnectionTimeout`, `HandshakeRefused`;
+    `ScalerError` if gevent has replaced threads.
     """
 
     __signature__ = WithOriginals("scaler.compatibility.client_arguments", "ClientArguments")
@@ -75,6 +77,7 @@ class Client:
         **originals: Unpack[ClientArguments],
     ) -> None:
         advance.dismiss()
+        refuse_patched()
         check_serializer(serializer)
         reconnect = reconnect_of(originals, reconnect)
         target, security = target_of(address, security)

@@ -21,6 +21,7 @@ from scaler import defaults
 from scaler.cluster.spawning import await_end, spawn
 from scaler.common import advance, at_exit, dashboards
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
+from scaler.greenlets import refuse_patched
 
 TYPE_CHECKING = False  # as in `scaler`
 
@@ -54,7 +55,8 @@ class SchedulerClusterCombo:
 
     Blocks until clients can connect. Any thread may make it and call its methods. A context
     manager: leaving it shuts the cluster down; so does the end of the program, whatever ends it. Raises `AddressError`,
-    `AddressInUse`, `KeyFileError`, `ConnectionFailed` if its process does not start, ValueError for a bad option.
+    `AddressInUse`, `KeyFileError`, `ConnectionFailed` if its process does not start, ValueError for a bad option,
+    `ScalerError` if gevent has replaced threads.
 
     >>> from scaler import Client
     >>> with SchedulerClusterCombo(n_workers=1) as cluster, Client(cluster.address) as client:
@@ -128,6 +130,7 @@ class SchedulerClusterCombo:
 
             for options, translation in zip((of_scheduler, of_agent, of_log), translated(originals), strict=True):
                 options.update(translation)
+        refuse_patched()
         self._owner = os.getpid()
         #: held by who shuts it down; so may do a signal's handler that comes meanwhile
         self._lock = threading.RLock()

@@ -26,6 +26,7 @@ from scaler.cluster.spawning import await_end, spawn
 from scaler.common import at_exit, dashboards
 from scaler.config import ProvisionConfig, SchedulerConfig, from_plain_values, plain_values, settings
 from scaler.errors import AddressInUse, ConnectionFailed, ConnectionTimeout, ScalerError
+from scaler.greenlets import refuse_patched
 from scaler.monitor.watcher import Watcher
 from scaler.provisioning.provider import ProviderError
 from scaler.provisioning.seeing import observed
@@ -118,6 +119,7 @@ class Cluster:
         log_level: str = defaults.LOCAL_LOG_LEVEL,
         **options: Any,
     ) -> None:
+        refuse_patched()
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._is_closed = False
