@@ -1,9 +1,10 @@
 """What tasks leave changed in their worker's process, put back before another task runs: what that is cheap for.
 
 The working directory, the umask, handlers and mask of signals, timers, the standard streams, the environment, how deep
-calls may go (`sys.setrecursionlimit`). Not what would take longer than a short task, or can't be told from what a
-library means to last: `sys.path`, modules and what is in them, the decimal context, the time zone of the C library,
-states of random numbers. For limits of resources see `fitness.py`.
+calls may go (`sys.setrecursionlimit`), what traces and profiles, a collector of garbage that is off, and an
+`__import__` that can't be called. Not what would take longer than a short task, or can't be told from what a library
+means to last: `sys.path`, modules and what is in them, the decimal context, the time zone of the C library, states of
+random numbers, the niceness and the processors of the process. For limits of resources see `fitness.py`.
 
 It is done behind each lone task, before the next one may begin. What takes longest to compare, handlers and the
 environment, is compared only if something of it was set: the functions by which Python sets them are wrapped to say so.
@@ -12,8 +13,10 @@ environment, is compared only if something of it was set: the functions by which
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` makes enums of what this returns, which takes 4 us a call
+import builtins
 import contextlib
 import functools
+import gc
 import os
 import signal
 import sys
@@ -59,6 +62,9 @@ class Leftovers:
         self._timers = [timer for timer in _TIMERS if not _signal.getitimer(timer)[0]]
         self._streams = sys.stdin, sys.stdout, sys.stderr
         self._depth = sys.getrecursionlimit()
+        self._trace, self._profile = sys.gettrace(), sys.getprofile()
+        self._collects = gc.isenabled()
+        self._import = builtins.__import__
         self._mapping = os.environ
         self._environ = os.environ.copy()
         self._sets_handlers = self._sets_environ = False
@@ -76,6 +82,14 @@ class Leftovers:
             sys.stdin, sys.stdout, sys.stderr = self._streams
         if sys.getrecursionlimit() != self._depth:
             sys.setrecursionlimit(self._depth)
+        if sys.gettrace() is not self._trace:
+            sys.settrace(self._trace)
+        if sys.getprofile() is not self._profile:
+            sys.setprofile(self._profile)
+        if self._collects and not gc.isenabled():  # off it may have been noted for a moment, between two threads
+            gc.enable()
+        if not callable(getattr(builtins, "__import__", None)):  # another one may be a library's, to last
+            builtins.__import__ = self._import
         if _directory() != self._directory:
             with contextlib.suppress(OSError):  # it is gone: the next task finds that out, if it matters
                 os.chdir(self._directory)

@@ -1,5 +1,7 @@
 """The client's calls: submit, map, graphs, objects, captured functions, serializers."""
 
+import builtins
+import gc
 import io
 import math
 import os
@@ -267,7 +269,7 @@ def test_what_a_task_changes_in_its_process_is_put_back_before_the_next(start_cl
         return (
             os.getpid(), os.getcwd(), mask, handlers, blocked, signal.getitimer(signal.ITIMER_REAL)[0],
             type(sys.stdout).__name__, type(sys.stderr).__name__, dict(os.environ),
-            sys.getrecursionlimit(),
+            sys.getrecursionlimit(), sys.gettrace(), sys.getprofile(), gc.isenabled(), callable(builtins.__import__),
         )  # fmt: skip
 
     def change_all(raises):
@@ -281,8 +283,12 @@ def test_what_a_task_changes_in_its_process_is_put_back_before_the_next(start_cl
         os.environ["NEW"] = "left behind"
         sys.setrecursionlimit(150)
         del os.environ["PATH"]
+        gc.disable()
+        sys.settrace(lambda *_: None)
+        sys.setprofile(lambda *_: None)
         if raises:
             raise ValueError("on purpose")
+        builtins.__import__ = None  # without which what it raised would arrive as text
 
     before = client.submit(seen).result()
     client.submit(change_all, False).result()

@@ -6,7 +6,7 @@ import sys
 
 #: in a process of its own, as functions of modules are wrapped
 PROGRAM = """
-import _signal, os, pickle, signal, sys
+import _signal, builtins, gc, os, pickle, signal, sys
 from scaler.worker.leftovers import Leftovers
 
 asked = []
@@ -42,6 +42,26 @@ signal.signal(signal.SIGUSR1, print)
 leftovers.note()
 leftovers.undo()
 assert signal.getsignal(signal.SIGUSR1) is print, "what was meant to last was put back"
+
+plain = builtins.__import__
+sys.settrace(lambda *_: None)
+sys.setprofile(lambda *_: None)
+gc.disable()
+builtins.__import__ = None
+leftovers.undo()
+assert sys.gettrace() is sys.getprofile() is None and gc.isenabled() and builtins.__import__ is plain
+del builtins.__import__
+leftovers.undo()
+assert builtins.__import__ is plain
+builtins.__import__ = lambda *given: plain(*given)
+leftovers.undo()
+assert builtins.__import__ is not plain, "a library may mean that to last"
+gc.disable()
+leftovers.note()
+gc.enable()
+leftovers.undo()
+assert gc.isenabled()
+
 assert pickle.loads(pickle.dumps((os.putenv, os.unsetenv))) == (os.putenv, os.unsetenv)
 print("right")
 """
