@@ -9,7 +9,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
@@ -218,6 +218,11 @@ class Executor(concurrent.futures.Executor):
             self._ending.finish()
         else:
             self._ending.finish_in_background()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an Executor can't be pickled: make scaler.Client() in the task, or give it the executor's `client`"
+        )
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if is_interrupt(error):

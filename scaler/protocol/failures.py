@@ -174,7 +174,8 @@ def undecodable(
         words += " module that they can import)"
     if install:
         path = "have PYTHONPATH name the directory that has it where the agent is started"
-        words += f" (install {install} there, or {path})"
+        local = "a cluster that the program has started has the sys.path of then: add the directory before"
+        words += f" (install {install} there, or {path}; {local})"
     kind = ErrorKind.FUNCTION if missing else ErrorKind.SERIALIZATION
     return ErrorRecord(kind, words, name, traceback=traceback)
 

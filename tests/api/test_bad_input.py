@@ -204,6 +204,18 @@ def test_a_function_whose_module_is_missing_on_the_worker(daemons: Daemons, tmp_
     del sys.modules["just_mine"]
 
 
+def test_a_module_in_a_directory_that_a_local_cluster_was_not_told_of(start_cluster, connect, tmp_path, monkeypatch):
+    client = connect(start_cluster(1))
+    (tmp_path / "found_late.py").write_text("def answer():\n    return 42\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import found_late
+
+    words = "a cluster that the program has started has the sys"
+    with pytest.raises(FunctionNotFound, match=words):
+        client.submit(found_late.answer).result(20)
+    del sys.modules["found_late"]
+
+
 def test_a_graph_that_depends_on_itself(client):
     graph = {"a": (double, "b"), "b": (double, "c"), "c": (double, "a")}
     with pytest.raises(CycleError, match="a -> b -> c -> a"):

@@ -187,6 +187,15 @@ def test_a_result_that_cannot_be_pickled_is_called_by_its_type(client):
         client.submit(threading.Lock).result(20)
 
 
+def test_an_executor_that_is_given_to_a_task_says_what_to_give_it(pool):
+    advice = r"make scaler.Client\(\) in the task, or give it the executor's `client`"
+    with pytest.raises(SerializationError, match=advice):
+        pool.submit(double, pool).result(20)
+    with pytest.raises(SerializationError, match=advice):
+        pool.submit(lambda: pool.submit(double, 1).result(20)).result(20)
+    assert pool.submit(lambda client: client.submit(double, 1).result(20), pool.client).result(20) == 2
+
+
 async def coroutine(number):
     raise AssertionError
 
