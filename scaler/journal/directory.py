@@ -197,7 +197,7 @@ class Directory:
         """Give each record to `take`, in order, until one can't be believed; where that is.
 
         Numbers may be missing: segments of which nothing is needed any more are removed. Frames are views that hold
-        until `take` returns. Raises `JournalError` for a journal of another version, which `take` may find, too.
+        until `take` returns. Raises `JournalError` for a journal of another version.
         """
         numbers = self.segments()
         for index, number in enumerate(numbers):

@@ -1,6 +1,6 @@
 """Records of a journal as bytes, and back: pure. No byte of a file is believed before its checksum was looked at.
 
-    segment = header record*             header = magic "scaler-j", version u32, number u64, crc32 u32
+    segment = header record*             header = magic "scaler-j", version u16, protocol - 1 u16, number u64, crc32 u32
     record  = length u32, crc32 u32, kind u8, 3 bytes 0, term u32, owner u64, frames of `length` bytes
     frames  = count u32, the size of each u32, the bytes of each
 
@@ -15,13 +15,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from scaler.protocol.messages import PROTOCOL_VERSION
+
 Frame = bytes | memoryview
 
 MAGIC = b"scaler-j"
 #: of this form of journals: another one is refused, and left as it is
 VERSION = 1
 
-_SEGMENT = struct.Struct("<8sIQ")
+_SEGMENT = struct.Struct("<8sHHQ")
 _CRC = struct.Struct("<I")
 #: bytes before the first record of a segment
 SEGMENT_HEADER = _SEGMENT.size + _CRC.size
@@ -62,7 +64,7 @@ class OtherVersion(Exception):
 
 def segment_header(number: int) -> bytes:
     """What a segment begins with."""
-    head = _SEGMENT.pack(MAGIC, VERSION, number)
+    head = _SEGMENT.pack(MAGIC, VERSION, PROTOCOL_VERSION - 1, number)
     return head + _CRC.pack(crc32(head))
 
 
@@ -72,13 +74,17 @@ def check_segment(data: Frame, number: int) -> None:
         raise Cut("it ends within its header")
     head = bytes(data[: _SEGMENT.size])
     (crc,) = _CRC.unpack_from(data, _SEGMENT.size)
-    magic, version, found = _SEGMENT.unpack(head)
+    magic, version, protocol, found = _SEGMENT.unpack(head)
     if magic != MAGIC:
         raise Damaged("it does not begin as a journal does")
     if crc != crc32(head):
         raise Damaged("the checksum of its header is wrong")
     if version != VERSION:
         raise OtherVersion(f"its form has the number {version}, this program knows {VERSION}")
+    if protocol + 1 != PROTOCOL_VERSION:  # of the messages in its records
+        raise OtherVersion(
+            f"its messages are of protocol {protocol + 1}, this program speaks protocol {PROTOCOL_VERSION}"
+        )
     if found != number:
         raise Damaged(f"it says that it is segment {found}")
 

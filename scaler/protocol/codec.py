@@ -257,13 +257,8 @@ def _root(header: m.Frame) -> Any:
     return next(_Message.read_multiple_bytes(header if type(header) is bytes else bytes(header)))
 
 
-def protocol_of(header: m.Frame) -> int | None:
-    """Of which protocol version a message with this header is; None if it is none."""
-    try:
-        version: int = _root(header)._get_by_field(_VERSION)
-    except Exception:  # as in `decode`
-        return None
-    return version or None
+#: characters of a role of another version, at most
+LONGEST_ROLE = 40
 
 
 def _first_words(root: Any, version: int) -> m.Message:
@@ -274,6 +269,8 @@ def _first_words(root: Any, version: int) -> m.Message:
     member, get = root._which_str(), root._get_by_field
     if member == "hello":
         said = get(_CLASSES[member][1])
+        if not said.role.isidentifier() or len(said.role) > LONGEST_ROLE:  # another version may have other roles
+            raise ProtocolError(f"a Hello of protocol {version} by {said.role[:LONGEST_ROLE]!r}, which is no role")
         return m.Hello(said.role, said.name, said.session, version, said.python, said.packages, "", 0)
     if member == "refused":
         said = get(_CLASSES[member][1])

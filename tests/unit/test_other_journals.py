@@ -6,8 +6,8 @@ import pytest
 from support.made_up_jobs import Jobs, part, results
 
 from scaler.config import SchedulerConfig
+from scaler.journal import records
 from scaler.journal.directory import Directory, JournalError
-from scaler.protocol import messages
 from scaler.protocol.messages import PROTOCOL_VERSION
 from scaler.scheduler.jobs_opener import open_jobs
 
@@ -34,7 +34,7 @@ def content(path: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("has_results", [False, True])
 def test_it_is_refused_and_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_results: bool) -> None:
-    monkeypatch.setattr(messages, "PROTOCOL_VERSION", OTHER)
+    monkeypatch.setattr(records, "PROTOCOL_VERSION", OTHER)
     written(tmp_path / "journal", has_results=has_results)
     monkeypatch.undo()
     before = content(tmp_path / "journal")

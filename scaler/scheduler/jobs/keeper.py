@@ -10,12 +10,12 @@ from scaler.common.effects import Log
 from scaler.errors import ProtocolError, ScalerError
 from scaler.journal.directory import Damage, JournalError
 from scaler.journal.layout import Layout, Place
-from scaler.journal.records import RECORD_HEADER, Damaged, Frame, OtherVersion, Record, frames_of_size, pack, read
+from scaler.journal.records import RECORD_HEADER, Damaged, Frame, Record, frames_of_size, pack, read
 from scaler.journal.removal import Removal
 from scaler.journal.writer import ENDING
-from scaler.protocol.codec import decode, encode, protocol_of
+from scaler.protocol.codec import decode, encode
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
-from scaler.protocol.messages import FAILED, PROTOCOL_VERSION, JobAnswer, JobQuestion, JobSubmit, Message
+from scaler.protocol.messages import FAILED, JobAnswer, JobQuestion, JobSubmit, Message
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.jobs import at_core
 from scaler.scheduler.jobs import events as ev
@@ -29,8 +29,6 @@ AGAIN = 5.0
 FILES_ENDING = 1.0
 #: turns of those who have written are below this: there are as many again for those that follow
 MOST_TERM = 1 << 31
-#: the first frame that is the header of a message, in records that have some
-_FIRST_MESSAGE: dict[int, int] = {Kind.PART: 2, Kind.RESULTS: 0}
 #: why a large result can't be had
 NO_FILES = "it is in a file, and this scheduler was started without --results DIRECTORY"
 
@@ -125,7 +123,6 @@ class JobKeeper:
         is_believed = record.term < MOST_TERM  # else there is no turn behind it
         if is_believed:
             self._term = max(self._term, record.term + 1)
-            _check_protocol(record)
         self._core.restore(record, place, _results_in(record) if is_believed else None)
 
     @property
@@ -361,16 +358,6 @@ def _messages(counts: Sequence[int], frames: Sequence[Frame]) -> list[Message]:
         found.append(decode(list(frames[at : at + count])).message)
         at += count
     return found
-
-
-def _check_protocol(record: Record) -> None:
-    """Raises `OtherVersion` if the messages of a record are of another protocol: they can't be read, nor go together
-    with what this program writes.
-    """
-    at = _FIRST_MESSAGE.get(record.kind)
-    protocol = None if at is None or len(record.frames) <= at else protocol_of(record.frames[at])
-    if protocol not in (None, PROTOCOL_VERSION):
-        raise OtherVersion(f"its messages are of protocol {protocol}, this program speaks protocol {PROTOCOL_VERSION}")
 
 
 def _results_in(record: Record) -> list[Message] | None:
