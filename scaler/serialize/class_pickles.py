@@ -19,7 +19,7 @@ from cloudpickle import cloudpickle
 
 from scaler.serialize import class_states, class_versions
 from scaler.serialize.recent import Recent
-from scaler.serialize.watch import Binding, bindings, is_current
+from scaler.serialize.watch import Binding, is_current, made_and_watched
 
 #: bytes of a class that goes along in each pickle, at most
 MOST_BYTES = 1 << 16
@@ -64,15 +64,10 @@ def reduced(kind: type, dump: Dump) -> Reduced | None:
         return known.reduced
     if kind in _unfit:
         return None
-    most = class_versions.MOST_ITEMS
-    watched, is_all = bindings(kind, most=most)  # first: what changes meanwhile is seen next time
     try:
-        data, absent = dump(kind)
+        data, watched, is_all = made_and_watched(kind, dump, class_versions.MOST_ITEMS)
     except Exception:  # then it can't be part of another pickle either, and whoever tries is told why
         return None
-    if absent and not is_all:
-        watched, is_all = bindings(kind, absent, most=most)
-        data, _ = dump(kind)
     if not is_all or len(data) > MOST_BYTES:
         _unfit.add(kind)
         _known.forget(id(kind))

@@ -10,13 +10,14 @@ class with much in it, or with something that may change unseen, each time that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from scaler.serialize.recent import Recent
-from scaler.serialize.watch import Binding, bindings, is_current
+from scaler.serialize.watch import Binding, is_current, made_and_watched
 
 #: items of the values of a class that are compared, at most: to pickle it by itself takes about as long
 MOST_ITEMS = 1_000
@@ -58,14 +59,11 @@ def version_of(kind: type, contents: Contents) -> str | None:
     known = _known.fresh.get(id(kind)) or _known.get(id(kind))
     if known is not None and is_current(known.watched):
         return known.version
+    make = partial(_version, contents)
     has_version = _unseen.get(kind)
     if has_version is not None:
-        return _version(kind, contents)[0] if has_version else None
-    watched, is_all = bindings(kind, most=MOST_ITEMS, is_alone=True)  # first: what changes meanwhile is seen next time
-    version, absent, size = _version(kind, contents)
-    if absent and not is_all:
-        watched, is_all = bindings(kind, absent, most=MOST_ITEMS, is_alone=True)
-        version, _, size = _version(kind, contents)
+        return make(kind)[0][0] if has_version else None
+    (version, size), watched, is_all = made_and_watched(kind, make, MOST_ITEMS, is_alone=True)
     if is_all:
         _known.put(id(kind), _Known(kind, version, size, watched))
         return version
@@ -84,16 +82,16 @@ def is_version(text: str) -> bool:
     return _made.get(text) is not None
 
 
-def _version(kind: type, contents: Contents) -> tuple[str | None, Sequence[Any], int]:
-    """The version, the values that could not be part of it, and its bytes."""
+def _version(contents: Contents, kind: type) -> tuple[tuple[str | None, int], Sequence[Any]]:
+    """The version and its bytes, and the values that could not be part of it."""
     try:
         parts, absent = contents(kind)
     except Exception:  # then it can't be pickled with others either, and whoever does so is told why
-        return None, (), 0
+        return (None, 0), ()
     digest, size = blake2b(digest_size=16), 0
     for part in parts:
         digest.update(part)
         size += len(part)
     version = digest.hexdigest()
     note(version)
-    return version, absent, size
+    return (version, size), absent

@@ -14,7 +14,7 @@ import functools
 import io
 import pickle
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import EnumType
 from struct import Struct
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -83,7 +83,7 @@ class ReferencePickler(pickle.Pickler):
 
     def reduced_class(self, kind: type) -> Any:
         """A class that travels by value."""
-        reduced = class_pickles.reduced(kind, _dump_class)
+        reduced = class_pickles.reduced(kind, _pickled_by_value)
         if reduced is None:
             raise _OutOfReach
         return reduced
@@ -199,29 +199,14 @@ class _OneClassPickler(ValuePickler):
 
 def _contents_of(kind: type) -> tuple[list[Any], Sequence[Any]]:
     """The parts of a pickle of a class by itself, and the values that could not be part of it. Raises anything."""
+    parts: list[Any] = []
 
-    def dump(names: ScriptNames | None) -> tuple[list[Any], Sequence[Any]]:
-        buffer = io.BytesIO()
-        parts: list[Any] = []
-        pickler = _OneClassPickler(buffer, kind, lambda part: _is_kept_in(parts, part))
-        pickler.names = names
-        pickler.dump(kind)
-        return [buffer.getvalue(), *parts], names.absent if names is not None else ()
+    def make(stream: io.BytesIO) -> ValuePickler:
+        parts.clear()  # of a try before
+        return _OneClassPickler(stream, kind, lambda part: _is_kept_in(parts, part))
 
-    return tried(dump)
-
-
-def _dump_class(kind: type) -> tuple[bytes, Sequence[Any]]:
-    """The pickle of a class by value, and the values that could not be part of it. Raises anything."""
-
-    def dump(names: ScriptNames | None) -> tuple[bytes, Sequence[Any]]:
-        buffer = io.BytesIO()
-        pickler = ValuePickler(buffer, PROTOCOL)
-        pickler.names = names
-        pickler.dump(kind)
-        return buffer.getvalue(), names.absent if names is not None else ()
-
-    return tried(dump)
+    pickled, absent = _pickled_by_value(kind, make=make)
+    return [pickled, *parts], absent
 
 
 def _is_kept_in(parts: list[Any], buffer: pickle.PickleBuffer) -> bool:
@@ -303,18 +288,30 @@ def loads_list(data: bytes | memoryview, rows: int) -> list[Any]:
 def dumps_by_value(obj: Any, prefix: bytes = b"") -> bytes:
     """Do as `dumps`, by cloudpickle at once: for what is known to need it."""
 
-    def dump(names: ScriptNames | None) -> bytes:
-        buffer = io.BytesIO()
-        buffer.write(prefix)
-        pickler = ValuePickler(buffer, PROTOCOL)
-        pickler.names = names
-        pickler.dump(obj)
-        return buffer.getvalue()
-
     try:
-        return tried(dump)
+        return _pickled_by_value(obj, prefix)[0]
     except Exception as error:
         raise refusal(obj, error) from error
+
+
+def _value_pickler(stream: io.BytesIO) -> ValuePickler:
+    return ValuePickler(stream, PROTOCOL)
+
+
+def _pickled_by_value(
+    obj: Any, prefix: bytes = b"", make: Callable[[io.BytesIO], ValuePickler] = _value_pickler
+) -> tuple[bytes, Sequence[Any]]:
+    """Return `prefix` and the pickle of `obj`, and the values that could not be part of it. Raises anything."""
+
+    def dump(names: ScriptNames | None) -> tuple[bytes, Sequence[Any]]:
+        stream = io.BytesIO()
+        stream.write(prefix)
+        pickler = make(stream)
+        pickler.names = names
+        pickler.dump(obj)
+        return stream.getvalue(), () if names is None else names.absent
+
+    return tried(dump)
 
 
 def refusal(obj: Any, error: Exception) -> SerializationError:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from scaler.serialize.contents import HEAP_TYPE, contents_of
@@ -33,6 +33,8 @@ MOST_ITEMS = 100
 
 #: attributes that Python gives a class when it is first asked for them, or an object of it is pickled
 _LAZY = frozenset({"__annotations__", "__annotations_cache__", "__slotnames__"})
+
+_Made = TypeVar("_Made")
 
 _names: WeakKeyDictionary[CodeType, tuple[str, ...]] = WeakKeyDictionary()
 
@@ -108,6 +110,21 @@ def _lets_go(root: Any) -> bool:
     if isinstance(module, str) and getattr(sys.modules.get(module), "__dict__", None) is names:
         return True
     return not names_of_globals(root.__code__)
+
+
+def made_and_watched(
+    root: type, make: Callable[[type], tuple[_Made, Sequence[Any]]], most: int, is_alone: bool = False
+) -> tuple[_Made, list[Binding], bool]:
+    """Return what is made of a class, with the `bindings` that it stands for, and whether those are all.
+
+    `make` gives the values that could not be part of it, too. Raises what that raises.
+    """
+    watched, is_all = bindings(root, most=most, is_alone=is_alone)  # first: what changes meanwhile is seen next time
+    made, absent = make(root)
+    if absent and not is_all:
+        watched, is_all = bindings(root, absent, most=most, is_alone=is_alone)
+        made, _ = make(root)
+    return made, watched, is_all
 
 
 def is_current(watched: list[Binding]) -> bool:

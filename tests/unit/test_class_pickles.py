@@ -69,13 +69,13 @@ def script() -> dict[str, Any]:
 def dumped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the classes that are pickled by themselves."""
     names: list[str] = []
-    dump = payload._dump_class
+    dump = payload._pickled_by_value
 
-    def note(kind: type) -> Any:
+    def note(kind: type, *options: Any) -> Any:
         names.append(kind.__name__)
-        return dump(kind)
+        return dump(kind, *options)
 
-    monkeypatch.setattr(payload, "_dump_class", note)
+    monkeypatch.setattr(payload, "_pickled_by_value", note)
     return names
 
 

@@ -26,7 +26,7 @@ def test_a_class_has_one_version_until_it_changes_and_the_same_when_it_changes_b
     kind = made("class C:\n  rates = {'a': [1]}\n  def m(self): return 1")["C"]
     first = version(kind)
     with monkeypatch.context() as patch:
-        patch.setattr(class_versions, "bindings", None)  # nothing is looked at anew
+        patch.setattr(class_versions, "made_and_watched", None)  # nothing is looked at anew
         assert [version(kind) for _ in range(3)] == [first] * 3
     kind.rates["a"].append(2)
     assert first is not None
