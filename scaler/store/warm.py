@@ -13,10 +13,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from scaler.common.buffers import address_of, copy_all, populate
 from scaler.common.interrupts import Uninterrupted
+from scaler.common.records import entity
 from scaler.store.segments import Draft, write_all
 from scaler.transport.stream import forget_in_children
 
@@ -28,7 +28,7 @@ KEEP_BYTES = 1 << 30
 _KEEP_SECONDS, _LOOK_SECONDS = 2.0, 0.5
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class _Mapping:
     memory: mmap.mmap
     #: of the same file, to see whether it was removed

@@ -13,16 +13,16 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from scaler.common.records import entity
 from scaler.serialize.outofband import Packed
 from scaler.store import segments
 from scaler.store.layout import Key, file_name, size_of
 from scaler.worker_protocol.messages import PublishedValue
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class LiveValue:
     """A value that stayed."""
 

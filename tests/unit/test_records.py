@@ -1,10 +1,11 @@
 """Records are what dataclasses with slots are, but for how they are made."""
 
+import pickle
 from dataclasses import field, fields, replace
 
 import pytest
 
-from scaler.common.records import record
+from scaler.common.records import entity, record
 
 
 @record
@@ -45,3 +46,71 @@ def test_the_tools_for_dataclasses_know_records() -> None:
     assert [f.name for f in fields(Named)] == ["x", "tags", "name"]
     assert replace(Point(1), x=3) == Point(3)
     assert Point(1).tags is not Point(1).tags
+
+
+@entity
+class Counter:
+    """What is there once, with a field that is computed."""
+
+    start: int
+    step: int = 1
+    end: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.end = self.start + 10 * self.step
+
+
+def test_an_entity_is_equal_to_nothing_else_and_can_be_a_key() -> None:
+    one, other = Counter(1), Counter(1)
+    assert one != other
+    assert len({one, other, one}) == 2
+
+
+def test_what_is_computed_is_there_and_is_no_parameter() -> None:
+    assert [(each.start, each.step, each.end) for each in (Counter(1), Counter(2, step=3))] == [(1, 1, 11), (2, 3, 32)]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'end'"):
+        Counter(1, end=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("which", ["the first one", "any other one"])
+def test_a_wrong_construction_says_so_as_that_of_a_dataclass_does(which: str) -> None:
+    @record
+    class Pair:
+        left: int
+        right: int
+
+    if which == "any other one":
+        Pair(1, 2)
+    with pytest.raises(TypeError, match=r"Pair.__init__\(\) missing 1 required positional argument: 'right'"):
+        Pair(1)  # type: ignore[call-arg]
+    assert Pair(right=1, left=2) == Pair(2, 1)
+
+
+def test_each_class_has_a_constructor_of_its_own_whichever_is_made_first() -> None:
+    @record
+    class Base:
+        x: int
+
+    @record
+    class Derived(Base):
+        y: int = 0
+
+    class Plain(Derived):
+        """One that is no record itself."""
+
+    assert [Plain(1, 2).y, Derived(1, 3).y, Base(4).x] == [2, 3, 4]
+
+
+def test_a_constructor_that_is_written_stays() -> None:
+    @record
+    class Doubled:
+        x: int
+
+        def __init__(self, x: int) -> None:
+            self.x = 2 * x
+
+    assert Doubled(2).x == 4
+
+
+def test_a_record_can_be_pickled() -> None:
+    assert pickle.loads(pickle.dumps(Named(1, ["t"], "n"))) == Named(1, ["t"], "n")

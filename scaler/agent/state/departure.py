@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from scaler.common.records import entity
 from scaler.protocol.codes import Leaving
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class DepartureState:
     """That this host goes, or that it stays."""
 

@@ -6,9 +6,10 @@ a function has `TRIES` in `SECONDS`, so that a map of rows that can't be decoded
 one for each row.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from scaler.agent.state.estimates import Function
+from scaler.common.records import entity
 
 #: workers that end for the rows of one function in so many seconds, at most
 TRIES, SECONDS = 3, 60.0
@@ -16,7 +17,7 @@ TRIES, SECONDS = 3, 60.0
 MANY = 1000
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class Doubts:
     """How often a failure was put down to the worker, by client and name of the function."""
 

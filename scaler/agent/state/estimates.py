@@ -1,6 +1,8 @@
 """What rows take, as far as seen: microseconds, and bytes of stored results, by client and name of the function."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from scaler.common.records import entity
 
 #: a function: its client's number, and its name
 Function = tuple[int, str]
@@ -13,7 +15,7 @@ _WEIGHT = 0.3
 _LEAST = 0.05
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class Estimates:
     """Averages that follow the last figures; functions of which nothing was seen are not in them."""
 

@@ -1,7 +1,7 @@
 """The root of an agent's state: workers, rows, objects and memory of one host, and what is left to do in this step."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from scaler.agent.state.agent_facts import Fact
 from scaler.agent.state.bandwidth import Bandwidth
@@ -16,10 +16,11 @@ from scaler.agent.state.waiting_rows import WaitingRows
 from scaler.agent.state.withdrawals import WithdrawalTable
 from scaler.agent.state.worker_records import WorkerPool
 from scaler.common.facts import Facts
+from scaler.common.records import entity
 from scaler.store.layout import Key
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class FollowUps:
     """What events of this step have left for its phases to do. Empty between two steps."""
 
@@ -37,7 +38,7 @@ class FollowUps:
     disorder: dict[int | Key, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class Pulse:
     """What the scheduler hears now and then, and when."""
 
@@ -62,7 +63,7 @@ class Pulse:
             self.next = now
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class HostState:
     """All that an agent knows."""
 

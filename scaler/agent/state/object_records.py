@@ -4,9 +4,10 @@ Small objects are bytes that came in messages. Stored ones are files in the stor
 made them; the index says where, how large, and who has pinned them, the record what is going on with them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from scaler.common.records import entity
 from scaler.protocol.messages import Frame
 from scaler.store.index import StoreIndex
 from scaler.store.layout import Key
@@ -35,7 +36,7 @@ class ObjectState(StrEnum):
     BACKING_OFF = "backing off"
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class ObjectRecord:
     """A stored object that is here, or of which it is known who has it."""
 
@@ -57,7 +58,7 @@ class ObjectRecord:
     retry_at: float = 0.0
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class ObjectTable:
     """All objects of an agent."""
 

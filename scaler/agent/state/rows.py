@@ -1,16 +1,17 @@
 """Rows as they come from the scheduler: ranges of a batch, with what their rows need."""
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 
+from scaler.common.records import entity
 from scaler.protocol.messages import EACH, GRAPH, Frame, Task, u64
 from scaler.store.layout import Key
 
 NOTHING: frozenset[int] = frozenset()
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class RowRange:
     """Consecutive rows of one batch, as one message of the scheduler brought them. Never changes."""
 

@@ -6,8 +6,9 @@ Results of rows whose values other rows may need are kept beyond that, until the
 
 from collections import deque
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from scaler.common.records import entity
 from scaler.common.spans import runs_of
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import ERROR, KEEP, LOST, STORED, Task, TaskResult
@@ -20,7 +21,7 @@ KEPT_BYTES = 256 << 20
 KEPT_OVERHEAD = 256
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class _OfClient:
     """What was said of the rows of one client."""
 
@@ -30,7 +31,7 @@ class _OfClient:
     unsettled: deque[TaskResult] = field(default_factory=deque)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class UnsettledResults:
     """Of all clients."""
 

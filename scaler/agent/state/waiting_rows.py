@@ -6,13 +6,14 @@ it from each other for ever. When all is there its rows are queued.
 
 from bisect import insort
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from scaler.agent.state.rows import RowRange
+from scaler.common.records import entity
 from scaler.store.layout import Key
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class WaitingSpan:
     """Rows that wait for the same objects."""
 

@@ -1,7 +1,8 @@
 """Rows that are wanted back from workers: by whom, and what is to be done with them when they come."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from scaler.common.records import entity
 from scaler.protocol.codes import WithdrawalKind
 from scaler.store.layout import Key
 
@@ -9,7 +10,7 @@ from scaler.store.layout import Key
 Row = tuple[int, int, int]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class WithdrawalTable:
     """What workers were asked for."""
 

@@ -6,11 +6,12 @@ of one dispatch of one worker.
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from scaler.agent.state.rows import RowRange
+from scaler.common.records import entity
 from scaler.store.layout import Key
 from scaler.worker_protocol.messages import Preloading
 
@@ -87,7 +88,7 @@ class KillReason(NamedTuple):
 WorkerMove = tuple[float, WorkerState, WorkerState, str]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class Dispatch:
     """Rows that were handed to a worker."""
 
@@ -120,7 +121,7 @@ class Dispatch:
         return False
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class WorkerRecord:
     """A worker process."""
 
@@ -253,7 +254,7 @@ class WorkerRecord:
         return sum(dispatch.rows for dispatch in self.dispatches.values())
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class WorkerPool:
     """The workers of an agent, those that are to be started, and those that are still to end."""
 

@@ -1,10 +1,10 @@
 """What a client's session core is told, and what it wants done."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
-from scaler.common.records import record
+from scaler.common.records import entity, record
 from scaler.protocol.messages import (
     FAILED,
     INLINE,
@@ -45,7 +45,7 @@ class Submit:
     group: "BatchGroup | None" = None
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class BatchGroup:
     """The batches of one graph, or a batch by itself: they end together."""
 

@@ -7,12 +7,12 @@ here for as long: for each value of its rows that is referred to, and for each k
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
 from scaler.client.core.object_table import ObjectTable
 from scaler.client.core.pending import PendingBatch, PendingBatches
+from scaler.common.records import entity
 from scaler.protocol.messages import Task
 
 #: bytes of kept batches, and of small values counted with them; over that the oldest are forgotten, and with them what
@@ -24,7 +24,7 @@ OVERHEAD = 1000
 FEW = 1_000
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class EndedBatch:
     """A batch that has ended, as it was sent."""
 

@@ -2,10 +2,10 @@
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from scaler.client.core.events import BatchGroup, Submit
+from scaler.common.records import entity
 from scaler.protocol.messages import GRAPH, Spans, Task
 
 #: batches that have ended and are not looked for: as many as are pending, and so many more, before they are left out
@@ -14,7 +14,7 @@ FEW = 1_000
 MANY = 256
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class PendingBatch:
     """A batch whose wanted rows, or those of its graph, have not all ended."""
 

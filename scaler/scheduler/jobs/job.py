@@ -7,11 +7,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from scaler.common.records import record
+from scaler.common.records import entity, record
 from scaler.journal.layout import Place
 from scaler.protocol.messages import Message
 from scaler.protocol.results import ResultBuilder
@@ -47,7 +47,7 @@ class Written:
     spans: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class Batch:
     """Rows of a job that were submitted together."""
 
@@ -80,7 +80,7 @@ class Unsynced:
     size: int
 
 
-@dataclass(slots=True)
+@record
 class Submitter:
     """Who submits a job of which more is to come."""
 
@@ -90,7 +90,7 @@ class Submitter:
     until: float | None = None
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class AtCore:
     """What passed between a job and the scheduler's core, where it is a client."""
 
@@ -115,7 +115,7 @@ class AtCore:
     is_held: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class Job:
     """A durable job. `number` is its own for ever; other numbers hold for one scheduler."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from scaler.common.records import entity
 from scaler.scheduler.state.agent_records import AgentRecord, Purpose
 
 #: busy agents that are looked at in a step to find one whose rows are less urgent than those that are queued
 LOOKS = 8
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class Standing:
     """Where among all groups something is to be had: there may be one for each host."""
 
@@ -22,7 +23,7 @@ class Standing:
     rich: dict[AgentGroup, None] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class AgentGroup:
     """The agents with these capabilities. An agent without room for more objects is in none of the sets."""
 

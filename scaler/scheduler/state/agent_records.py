@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
-from scaler.common.records import record
+from scaler.common.records import entity, record
 from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import HostReport
 from scaler.scheduler.state.batch_records import Batch
@@ -105,7 +105,7 @@ class Withdrawal(NamedTuple):
     hi: int
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class AgentRecord:
     """A host's agent as the scheduler sees it."""
 

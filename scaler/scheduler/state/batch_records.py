@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from sys import byteorder
 
-from scaler.common.records import record
+from scaler.common.records import entity, record
 from scaler.protocol.messages import Task
 from scaler.scheduler.state.function_records import FunctionRecord, Tally
 
@@ -103,7 +103,7 @@ class Lineage:
     required_zones: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class Batch:
     """The rows of one `Task` message, until all of them have ended, and longer if their values may be lost."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from scaler.common.records import record
+from scaler.common.records import entity, record
 from scaler.protocol.messages import Frame
 from scaler.scheduler.state.batch_records import Batch, Row
 from scaler.scheduler.state.function_records import MOST, FunctionRecord
@@ -102,7 +102,7 @@ class Unread:
     is_told: bool = False
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class ClientRecord:
     """A client and all that is scheduled for it."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from scaler.common.facts import Facts
-from scaler.common.records import record
+from scaler.common.records import entity, record
 from scaler.scheduler.state.agent_groups import AgentGroup, Standing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, Demand
@@ -47,7 +47,7 @@ class EndedRows:
 BANDWIDTH = 500e6
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class ClusterState:
     """All that the scheduler knows."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from scaler.common.records import entity
 from scaler.protocol.codes import Leaving
 from scaler.scheduler.state.agent_records import AgentRecord
 
@@ -11,7 +12,7 @@ from scaler.scheduler.state.agent_records import AgentRecord
 ObjectKey = tuple[int, int]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class Departure:
     """An agent that is about to go: what only it has is copied to others meanwhile."""
 

@@ -1,9 +1,10 @@
 """What is known of each function of each client: how many rows of it there were, how they ended, what they take."""
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import nlargest
 
+from scaler.common.records import entity
 from scaler.scheduler.state.durations import Durations
 
 #: functions of a client of which each has a record of its own, at most, unless more of them have rows
@@ -18,7 +19,7 @@ STEADY_ROWS = 200
 FEW_ROWS = 50
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class Tally:
     """Rows of a function that ask for the same; written by `transitions.py` alone."""
 
@@ -28,7 +29,7 @@ class Tally:
     at_agents: int = 0
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class FunctionRecord:
     """One function of one client, by its name."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from scaler.common.records import record
+from scaler.common.records import entity, record
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class MonitorRecord:
     """A monitor: it looks, and has no part in anything."""
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from scaler.common.records import entity
 from scaler.protocol.messages import Message
 
 #: clients or agents that are named in one line, at most
 NAMED = 5
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class ReturningClient:
     """A client that says again what it said to another scheduler: nothing of it is done until all is known."""
 
@@ -44,7 +45,7 @@ class Holding(NamedTuple):
     objects: list[tuple[int, int]]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@entity
 class ReturningPeers:
     """All that came from another scheduler and is not settled."""
 
