@@ -12,12 +12,13 @@ import json
 import re
 import types
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, MISSING, Field, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, Field, fields
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from scaler import defaults
 from scaler.common.call_text import CallText
 from scaler.common.processors import granted_cores
+from scaler.common.records import frozen
 
 #: seconds between two snapshots or heartbeats, at most: a day
 LONGEST_LOOK = 86_400.0
@@ -48,7 +49,7 @@ class OptionError(ValueError):
         return OptionError, (self.option, str(self).removeprefix(f"{self.option} "))
 
 
-@dataclass(frozen=True)
+@frozen
 class Option:
     """What a field of a configuration class says about itself."""
 
@@ -64,7 +65,7 @@ class Option:
     is_size: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class Setting:
     """A field of a configuration class as others see it."""
 
@@ -123,7 +124,7 @@ MAX_JOB = 200
 C = TypeVar("C", bound=Config)
 
 
-@dataclass(frozen=True)
+@frozen
 class SchedulerConfig:
     """How a scheduler runs. Raises `OptionError`, a ValueError, for a bad value."""
 
@@ -245,7 +246,7 @@ class SchedulerConfig:
                 )
 
 
-@dataclass(frozen=True)
+@frozen
 class AgentConfig:
     """How the agent of a host and its workers run. Raises `OptionError`, a ValueError, for a bad value."""
 
@@ -402,7 +403,7 @@ class AgentConfig:
         return max(1, cores // (self.workers or cores))
 
 
-@dataclass(frozen=True)
+@frozen
 class SymphonyConfig:
     """How tasks run in a service of IBM Spectrum Symphony. Raises `OptionError`, a ValueError, for a bad value."""
 
@@ -454,7 +455,7 @@ class SymphonyConfig:
         check(self)
 
 
-@dataclass(frozen=True)
+@frozen
 class TopConfig:
     """How `scaler_top` shows a cluster. Raises `OptionError`, a ValueError, for a bad value."""
 
@@ -492,7 +493,7 @@ TokenFile = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@frozen
 class DashboardConfig:
     """How the dashboard runs. Raises `OptionError`, a ValueError, for a bad value."""
 
@@ -523,7 +524,7 @@ class DashboardConfig:
         _check_exposure(self)
 
 
-@dataclass(frozen=True)
+@frozen
 class MetricsConfig:
     """How the metrics of a cluster are shown. Raises `OptionError`, a ValueError, for a bad value."""
 
@@ -550,7 +551,7 @@ class MetricsConfig:
         _check_exposure(self)
 
 
-@dataclass(frozen=True)
+@frozen
 class ProvisionConfig:
     """How hosts are provided for a cluster. Raises `OptionError`, a ValueError, for a bad value."""
 

@@ -11,7 +11,6 @@ Each part is given what it stands on when it is made, and nothing afterwards.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 
 from scaler.client.io.connector import Connector
@@ -50,6 +49,7 @@ from scaler.client.waiting.owner import ClientOwner
 from scaler.client.waiting.resolving import Resolver
 from scaler.common import standard_descriptors
 from scaler.common.callback_thread import CallbackThread
+from scaler.common.records import frozen
 from scaler.serialize.call import AnySerializer
 from scaler.transport import Address, Security
 from scaler.worker import context
@@ -58,7 +58,7 @@ from scaler.worker import context
 ANSWER = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientParts:
     """The parts that a `Client` and adapters call; they know the others."""
 
@@ -83,7 +83,7 @@ class ClientParts:
     lifetime: Lifetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Wire:
     """The connection, and what watches it."""
 
@@ -94,7 +94,7 @@ class _Wire:
     connector: Connector
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Values:
     """Values on their way in and out."""
 

@@ -1,4 +1,4 @@
-"""Dataclasses with slots, at a quarter of what it costs to define one.
+"""Dataclasses, at a quarter of what it costs to define one.
 
 Each dataclass has its methods compiled when its module is loaded, and a cluster has more than a hundred of them before
 its first task. These share one way to be compared and shown, and a constructor is compiled when the first one is made:
@@ -8,7 +8,8 @@ most messages are of no use to most programs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from inspect import Parameter, Signature
 from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
@@ -18,7 +19,7 @@ T = TypeVar("T")
 def record(cls: type[T]) -> type[T]:
     """Make a dataclass with slots of a class; what it is like is what `dataclass(slots=True)` says.
 
-    Fields with `init=False` have no default, and none is `kw_only`.
+    Fields with `init=False` have no default.
 
     >>> @record
     ... class Point:
@@ -28,9 +29,7 @@ def record(cls: type[T]) -> type[T]:
     (Point(x=1, y=0), True, False)
     """
     made = entity(cls)
-    for name, method in (("__repr__", _shown), ("__eq__", _is_equal)):
-        if name not in cls.__dict__:
-            setattr(made, name, method)
+    _share(cls, made, __repr__=_shown, __eq__=_is_equal)
     made.__hash__ = None  # type: ignore[assignment]
     return made
 
@@ -39,57 +38,97 @@ def record(cls: type[T]) -> type[T]:
 def entity(cls: type[T]) -> type[T]:
     """The same, but compared and shown as any object: two are never equal."""
     made = dataclass(slots=True, init=False, repr=False, eq=False)(cls)
-    if "__init__" not in cls.__dict__:
-        made.__init__ = _first_of(made)  # type: ignore[method-assign]
+    _share(cls, made, __init__=_first_of(made, "self.{0} = {1}"))
     return made
 
 
-def _first_of(made: type[Any]) -> Callable[..., None]:
+@dataclass_transform(eq_default=True, frozen_default=True, field_specifiers=(field,))
+def frozen(cls: type[T]) -> type[T]:
+    """Make a dataclass of a class whose instances don't change, as `dataclass(frozen=True)` does."""
+    made = dataclass(init=False, repr=False, eq=False)(cls)
+    _share(
+        cls, made, __init__=_first_of(made, "set(self, {0!r}, {1})"), __signature__=_Parameters(), __repr__=_shown,
+        __eq__=_is_equal, __hash__=_hash, __setattr__=_refuse, __delattr__=_refuse,
+    )  # fmt: skip
+    return made
+
+
+def _share(cls: type, made: type, **methods: object) -> None:
+    """Give a class the methods that were not written in it."""
+    for name, method in methods.items():
+        if name not in cls.__dict__:
+            setattr(made, name, method)
+
+
+def _first_of(made: type[Any], assign: str) -> Callable[..., None]:
     """What constructs the first one."""
 
     def construct(self: object, *args: Any, **kwargs: Any) -> None:
-        made.__init__ = constructor = _constructor(made)
+        made.__init__ = constructor = _constructor(made, assign)
         constructor(self, *args, **kwargs)
 
     return construct
 
 
-def _constructor(made: type[Any]) -> Callable[..., None]:
-    """Compile what a dataclass has for `__init__`."""
-    known: dict[str, Any] = {"MISSING": MISSING}
-    parameters, lines = ["self"], []
+def _constructor(made: type[Any], assign: str) -> Callable[..., None]:
+    """Compile what a dataclass has for `__init__`; `assign` is how a field gets its value."""
+    known: dict[str, Any] = {"MISSING": MISSING, "set": object.__setattr__}
+    parameters, keywords, lines = ["self"], ["*"], []
     for each in fields(made):
         if not each.init:
             continue
-        name, value = each.name, each.name
+        name, value, default = each.name, each.name, ""
         if each.default_factory is not MISSING:
             known[f"_made_{name}"] = each.default_factory
-            parameters.append(f"{name}=MISSING")
-            value = f"_made_{name}() if {name} is MISSING else {name}"
+            value, default = f"_made_{name}() if {name} is MISSING else {name}", "=MISSING"
         elif each.default is not MISSING:
             known[f"_default_{name}"] = each.default
-            parameters.append(f"{name}=_default_{name}")
-        else:
-            parameters.append(name)
-        lines.append(f"self.{name} = {value}")
+            default = f"=_default_{name}"
+        (keywords if each.kw_only else parameters).append(name + default)
+        lines.append(assign.format(name, value))
     if hasattr(made, "__post_init__"):
         lines.append("self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(lines or ["pass"]), known)
+    listed = ", ".join(parameters + keywords if len(keywords) > 1 else parameters)
+    exec(f"def __init__({listed}):\n " + "\n ".join(lines or ["pass"]), known)
     constructor: Callable[..., None] = known["__init__"]
     constructor.__qualname__ = f"{made.__qualname__}.__init__"
     return constructor
 
 
-def _values(self: object) -> list[tuple[str, object]]:
-    return [(name, getattr(self, name)) for name in self.__dataclass_fields__]  # type: ignore[attr-defined]
+class _Parameters:
+    """What `inspect` says that a class is constructed with, from its fields."""
+
+    def __get__(self, _: object, owner: type[Any]) -> Signature:
+        parameters = []
+        for each in fields(owner):
+            kind = Parameter.KEYWORD_ONLY if each.kw_only else Parameter.POSITIONAL_OR_KEYWORD
+            default = Parameter.empty if each.default is MISSING else each.default
+            parameters.append(Parameter(each.name, kind, default=default, annotation=each.type))
+        return Signature(sorted(parameters, key=lambda each: each.kind), return_annotation=None)
+
+
+def _compared(self: object) -> list[object]:
+    known = self.__dataclass_fields__  # type: ignore[attr-defined]
+    return [getattr(self, name) for name, each in known.items() if each.compare]
 
 
 def _shown(self: object) -> str:
-    shown = ", ".join(f"{name}={value!r}" for name, value in _values(self))
+    known = self.__dataclass_fields__  # type: ignore[attr-defined]
+    shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, each in known.items() if each.repr)
     return f"{type(self).__qualname__}({shown})"
 
 
 def _is_equal(self: object, other: object) -> Any:
     if type(self) is not type(other):
         return NotImplemented
-    return _values(self) == _values(other)
+    return _compared(self) == _compared(other)
+
+
+def _hash(self: object) -> int:
+    return hash(tuple(_compared(self)))
+
+
+def _refuse(self: object, name: str, *_: object) -> None:
+    raise FrozenInstanceError(
+        f"{type(self).__qualname__}.{name} can't be changed: dataclasses.replace makes another one"
+    )

@@ -13,8 +13,9 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from scaler.common.records import frozen
 from scaler.errors import AddressError, ConnectionFailed
 
 _FORM = "the form is tcp://host:port, for example tcp://127.0.0.1:2345 or tcp://[::1]:2345 (port 0 picks a free one)"
@@ -24,7 +25,7 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _ANOTHER_LOOPBACK = "127.94.163.17"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """Where a scheduler listens; and where another one may that stands by for it.
 

@@ -12,10 +12,10 @@ import os
 import socket
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from scaler import defaults
 from scaler.common.poller import new_poller
+from scaler.common.records import frozen
 from scaler.errors import AddressError, AddressInUse, ConnectionFailed
 from scaler.transport import unix
 from scaler.transport.address import Address
@@ -32,7 +32,7 @@ _LONGEST = 107
 FIRST_PEER = 1 << 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SocketFile:
     """Where a local socket is.
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from scaler.common.home import config_directory
+from scaler.common.records import frozen
 from scaler.errors import KeyFileError
 from scaler.transport.address import Address
 
@@ -27,7 +28,7 @@ _KEY_LENGTH = 40
 _Z85 = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Security:
     """What a connection needs to know about keys."""
 

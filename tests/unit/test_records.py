@@ -1,11 +1,13 @@
 """Records are what dataclasses with slots are, but for how they are made."""
 
+import copy
+import inspect
 import pickle
-from dataclasses import field, fields, replace
+from dataclasses import KW_ONLY, FrozenInstanceError, dataclass, field, fields, replace
 
 import pytest
 
-from scaler.common.records import entity, record
+from scaler.common.records import entity, frozen, record
 
 
 @record
@@ -114,3 +116,48 @@ def test_a_constructor_that_is_written_stays() -> None:
 
 def test_a_record_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(Named(1, ["t"], "n"))) == Named(1, ["t"], "n")
+
+
+@frozen
+class Option:
+    """What does not change, with something that is not for everybody's eyes."""
+
+    name: str
+    secret: str = field(default="s", repr=False)
+    origin: str = field(default="here", compare=False)
+    _: KW_ONLY
+    size: int = 3
+
+
+def test_what_is_frozen_can_not_be_changed_and_says_what_to_do() -> None:
+    option = Option("a")
+    with pytest.raises(FrozenInstanceError, match=r"Option\.size can't be changed: dataclasses\.replace"):
+        option.size = 4  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        del option.size
+    assert replace(option, size=4) == Option("a", size=4) != option
+
+
+def test_what_is_frozen_is_compared_hashed_and_shown_as_its_fields_say() -> None:
+    assert Option("a", origin="there") == Option("a")
+    assert hash(Option("a", origin="there")) == hash(Option("a"))
+    assert Option("a") != Option("a", "t")
+    assert repr(Option("a", "very secret")) == "Option(name='a', origin='here', size=3)"
+    for made in (copy.copy(Option("a")), copy.deepcopy(Option("a")), pickle.loads(pickle.dumps(Option("a")))):
+        assert made == Option("a")
+
+
+def test_what_is_frozen_takes_keywords_where_a_dataclass_does() -> None:
+    with pytest.raises(TypeError, match=r"Option.__init__\(\) takes from 2 to 4 positional arguments but 5 were given"):
+        Option("a", "b", "c", 4)  # type: ignore[misc]
+    stated = [(each.name, each.kind, each.default) for each in inspect.signature(Option).parameters.values()]
+
+    @dataclass(frozen=True)
+    class Same:
+        name: str
+        secret: str = "s"
+        origin: str = "here"
+        _: KW_ONLY
+        size: int = 3
+
+    assert stated == [(each.name, each.kind, each.default) for each in inspect.signature(Same).parameters.values()]

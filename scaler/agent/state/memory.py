@@ -5,9 +5,7 @@
                   used go to disk  until below
 """
 
-from dataclasses import dataclass
-
-from scaler.common.records import record
+from scaler.common.records import frozen, record
 from scaler.store.index import StoreIndex
 
 #: shares of the memory limit, in percent: objects go to disk from SOFT on, there is no new work from HARD on
@@ -16,7 +14,7 @@ SOFT, HARD = 50, 70
 STORE_SOFT, STORE_HARD = 70, 85
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentLimits:
     """Memory that an agent may use, bytes; how long a worker serves, and how large a message may be."""
 

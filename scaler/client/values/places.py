@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scaler.client.core import events as ev
+from scaler.common.records import frozen
 from scaler.protocol.messages import PLACE
 from scaler.serialize.outofband import Packed
 from scaler.store.layout import Key, StoredObject
@@ -15,7 +14,7 @@ from scaler.store.warm import WarmSegments
 from scaler.transport import Security
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """An object that was written to a store."""
 
@@ -75,7 +74,7 @@ class NetworkStore:
         self._store.close()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where values are written at present."""
 

@@ -8,11 +8,11 @@ worklist makes; `state/transitions.py` alone moves rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scaler import defaults
+from scaler.common.records import frozen
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
     Ack,
@@ -108,7 +108,7 @@ if TYPE_CHECKING:
 FEW_CLIENTS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """What the scheduler's operator decides, as in the options of these names; seconds."""
 
