@@ -3,7 +3,8 @@
 A module that is loaded when it is first needed is looked for at a bad moment: the package may have been upgraded since,
 and the module of another version does not fit those that are loaded; or the process has no descriptor left to open it.
 So it is loaded early, though not at the start, which would take longer by it; and one by one, in pauses, so that nobody
-waits for long. Programs that end within a second, as many with a local cluster do, never pay.
+waits for long, and what begins meanwhile has its processors. Programs that end within a second, as many with a local
+cluster do, never pay.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 logger = logging.getLogger("scaler")
 
 #: seconds of life before the first one, between two, and from when on those are loaded that no pause was found for
-FIRST, PAUSE, OVERDUE = 1.0, 0.02, 10.0
+FIRST, PAUSE, OVERDUE = 1.0, 0.2, 10.0
 #: seconds until another attempt where the system did not let one be read, and how many there are
 AGAIN, ATTEMPTS = 10.0, 30
 
