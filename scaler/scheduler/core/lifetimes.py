@@ -60,7 +60,10 @@ def remove_copy(
 
 
 def make_inline(state: ClusterState, client: ClientRecord, object_id: int, item: ObjectRecord, payload: Frame) -> None:
-    """An object that was stored travels inside messages from now on: agents that had it are sent it anew."""
+    """An object that was stored travels inside messages from now on: agents that had it are sent it anew.
+
+    It can't be lost any more, so what made it need not be remembered for it.
+    """
     for number in item.holders:
         agent = state.agents.get(number)
         if agent is not None:
@@ -68,6 +71,10 @@ def make_inline(state: ClusterState, client: ClientRecord, object_id: int, item:
     item.payload, item.size, item.copies = payload, 0, NOBODY
     item.holders.clear()
     client.values.lost.discard(object_id)
+    if item.source is not None:
+        batch, _ = item.source
+        item.source = None
+        unreference_batch(state, client, batch)
 
 
 # ---- let go ----------------------------------------------------------------------------------------------------------

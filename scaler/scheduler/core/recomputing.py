@@ -110,7 +110,7 @@ def end_row(state: ClusterState, agent: AgentRecord | None, batch: Batch, row: i
         _store_again(state, client, agent, batch, row, size, item, len(waiting))
         moves = dependencies.fulfil(waiting)
     elif span.outcome == VALUES_EACH:
-        _become_inline(state, client, batch, value, item, span.body, len(waiting))
+        _become_inline(state, client, value, item, span.body, len(waiting))
         moves = dependencies.fulfil(waiting)
     else:
         record = span.body if span.outcome == ERROR else result_lost(batch.function.name, value).encode()
@@ -145,7 +145,6 @@ def _store_again(
 def _become_inline(
     state: ClusterState,
     client: ClientRecord,
-    batch: Batch,
     value: int,
     item: ObjectRecord | None,
     payload: Frame,
@@ -159,8 +158,6 @@ def _become_inline(
     if not item.is_stored:
         return  # its client has sent it since
     lifetimes.make_inline(state, client, value, item, bytes(payload))
-    item.source = None
-    lifetimes.unreference_batch(state, client, batch)
 
 
 def fail_row(state: ClusterState, batch: Batch, row: int, record: Frame) -> list[Move]:
