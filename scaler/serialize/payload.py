@@ -163,10 +163,11 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             if self.names is not None:
                 attributes, slots = reduced[2]
                 reduced = *reduced[:2], (self.names.marked(attributes), slots), *reduced[3:]
-            _, arguments, state, _, _, set_up = reduced
+            _, arguments, state, _, _, _ = reduced
             make, attributes = skeletons.made, state[0]
+            set_up: Callable[[Any, Any], object] = skeletons.set_up
             if isinstance(obj, EnumType):
-                make, arguments, state = enums.reduced(obj, reduced)
+                make, arguments, state = enums.reduced(obj, (*reduced[:5], set_up))
                 set_up, attributes = enums.set_up, state[1][0]
             elif c_types.is_c_type(obj):
                 arguments, state = c_types.with_fields(arguments, (set_up, state))

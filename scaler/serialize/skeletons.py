@@ -66,6 +66,29 @@ def made(metaclass: Any, name: str, bases: tuple[Any, ...], namespace: dict[str,
     return cloudpickle._lookup_class_or_track(tracker, kind)
 
 
+def set_up(kind: type, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """Give a class its attributes, as `cloudpickle` does, whatever the program's metaclass has to say to that."""
+    if type(kind).__setattr__ is _imported(type(kind)).__setattr__:
+        cloudpickle._class_setstate(kind, state)
+        return
+    attributes, _ = state
+    for name, value in attributes.items():
+        if name != "_abc_impl":
+            set_attribute(kind, name, value)
+    for each in attributes.get("_abc_impl") or ():
+        type(kind).register(kind, each)  # type: ignore[attr-defined]
+
+
+def set_attribute(kind: type, name: str, value: Any) -> None:
+    """Set an attribute of a class, though the program's metaclass may refuse that."""
+    _imported(type(kind)).__setattr__(kind, name, value)
+
+
+def delete_attribute(kind: type, name: str) -> None:
+    """Remove an attribute of a class, though the program's metaclass may refuse that."""
+    _imported(type(kind)).__delattr__(kind, name)
+
+
 def _is_by_value(kind: type) -> bool:
     return kind in cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS
 
@@ -88,12 +111,12 @@ def _without_hooks(bases: tuple[type, ...]) -> Iterator[list[type]]:
         hooks[each] = hook.hook if type(hook) is _Silent else hook
     token = _is_making.set(True)
     for each, hook in hooks.items():
-        _imported(type(each)).__setattr__(each, _HOOK, _Silent(hook))
+        set_attribute(each, _HOOK, _Silent(hook))
     try:
         yield list(ours)
     finally:
         for each, hook in hooks.items():
-            _imported(type(each)).__setattr__(each, _HOOK, hook)
+            set_attribute(each, _HOOK, hook)
         _is_making.reset(token)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.elsewhere import Elsewhere
 
-from scaler.serialize import payload
+from scaler.serialize import class_states, payload
 
 SCRIPT = """
 import abc, enum, typing
@@ -55,6 +55,24 @@ class Member(enum.Enum):
 class Colour(Member):
     RED = 1
 
+class Constants(type):
+    def __setattr__(cls, name, value): raise AttributeError(f"{name} is a constant")
+    def __delattr__(cls, name): raise AttributeError(f"{name} is a constant")
+
+class Limits(metaclass=Constants):
+    most = 3
+    def name(self): return self.most
+
+class EnumConstants(enum.EnumMeta):
+    def __setattr__(cls, name, value):
+        if name == "name_of": raise AttributeError(name)
+        super().__setattr__(name, value)
+
+class Few(enum.Enum, metaclass=EnumConstants):
+    ONE = 1
+    def name_of(self): return "few"
+
+def limits(): return Limits.most, Limits().name()
 def by_kind(kind): return MADE[kind]().name(), sorted(map(str, MADE))
 def by_code(code): return Plugin.made[code]().name(), sorted(Plugin.made)
 def by_tag(tag): return Meta.made[tag]().name(), sorted(Meta.made), Meta.made[tag].tag
@@ -66,7 +84,7 @@ def parts(): return Beta.__mro__[1:3] == (Alpha, Plugin), Beta[int] == Beta[int]
 
 CALLS = [
     "by_kind('a')", "by_code(2)", "by_tag('square')", "is_noted()", "colour()", "take(Alpha())", "take(Beta())",
-    "take(Square())", "take(Colour.RED)", "parts()",
+    "take(Square())", "take(Colour.RED)", "parts()", "limits()", "take(Limits())", "take(Few.ONE)",
 ]  # fmt: skip
 
 
@@ -90,6 +108,26 @@ def test_what_a_program_notes_of_its_classes_is_there_as_it_was(script: dict[str
             assert called(*given) == eval(call, script), call
             called, given = map(pickle.loads, sent)
             assert called(*given) == eval(call, script), call
+
+
+def test_a_class_whose_metaclass_lets_nothing_be_set_is_what_it_was_for_each_function(script: dict[str, Any]) -> None:
+    worker = Elsewhere()
+    sent = []
+    for most in (1, 2):
+        type.__setattr__(script["Limits"], "most", most)
+        type.__setattr__(script["Limits"], f"only_{most}", most)
+        exec(f"def used(): return Limits.most, hasattr(Limits, 'only_1'), {most}", script)
+        sent.append(payload.dumps(script["used"]))
+        type.__delattr__(script["Limits"], f"only_{most}")
+    with worker.inside():
+        functions = []
+        for data in sent:
+            with class_states.decoding(is_function=True) as brought:
+                functions.append((pickle.loads(data), brought))
+        for number in (0, 1, 0):
+            function, brought = functions[number]
+            worker.states.enter(brought)
+            assert function() == (number + 1, number == 0, number + 1)
 
 
 def test_a_class_that_comes_back_is_not_noted_again(script: dict[str, Any]) -> None:
