@@ -34,6 +34,7 @@ from cloudpickle import cloudpickle
 
 from scaler.serialize.plain import LruCache
 from scaler.serialize.recent import Recent
+from scaler.serialize.skeletons import delete_attribute, set_attribute
 
 #: pickles of classes that are known again, at most, and bytes of these, in each of two generations
 _LIMIT, _KNOWN_BYTES = 256, 4 << 20
@@ -186,7 +187,7 @@ class ClassStates:
             self._remove(kind, was.names - was.attributes.keys())
             for name in was.names & was.attributes.keys():
                 if vars(kind).get(name) is not was.attributes[name]:
-                    setattr(kind, name, was.attributes[name])
+                    set_attribute(kind, name, was.attributes[name])
             self._present[kind] = was.present
 
     def _renew(self, kind: type, state: State, has_globals: bool) -> None:
@@ -235,14 +236,14 @@ class ClassStates:
         for name in names:
             if name in vars(kind):
                 with contextlib.suppress(AttributeError, TypeError):
-                    delattr(kind, name)
+                    delete_attribute(kind, name)
 
     def _set_code(self, kind: type, state: State, present: _Present) -> None:
         """Set what has code in it, unless a task has put something else there."""
         attributes = vars(kind)
         for name, value in state.attributes.items():
             if isinstance(value, _CODE) and id(attributes.get(name)) == present.code.get(name):
-                setattr(kind, name, value)
+                set_attribute(kind, name, value)
         self._note(kind, state)
 
     def _note(self, kind: type, state: State) -> None:

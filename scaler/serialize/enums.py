@@ -50,6 +50,9 @@ def _base_of(kind: type) -> type:
 def _made(
     bases: tuple[Any, ...], name: str, qualname: str, members: dict[str, tuple[Any, ...]], module: str, tracker: str
 ) -> Any:
+    known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker)
+    if known is not None:
+        return known
     metaclass: Any = type(bases[-1])
     namespace = metaclass.__prepare__(name, bases)
     if members:

@@ -30,6 +30,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from types import FunctionType
 from typing import Any
 
@@ -59,7 +60,7 @@ _OURS = ("scaler", "scaler_dask")
 class Captured:
     """A function as it was when it was submitted."""
 
-    __slots__ = ("by_reference", "name", "packed", "payload", "token")
+    __slots__ = ("by_reference", "name", "packed", "payload", "size", "token")
 
     def __init__(self, token: int, payload: bytes, name: str, by_reference: bool, packed: Packed | None = None) -> None:
         #: unique among the captures of one cache; another one as soon as the payload is another
@@ -68,6 +69,8 @@ class Captured:
         self.payload = payload
         #: a large function, until it is stored
         self.packed = packed
+        #: bytes of what is kept
+        self.size = len(payload)
         #: module and qualified name, for messages
         self.name = name
         #: whether the payload only names the function
@@ -77,12 +80,13 @@ class Captured:
 class _Known:
     """A function that can be recognised, with what has to be as it was."""
 
-    __slots__ = ("captured", "code", "defaults", "has_attributes", "kwdefaults", "reference", "watched")
+    __slots__ = ("captured", "code", "defaults", "has_attributes", "kwdefaults", "reference", "size", "watched")
 
     def __init__(self, function: Any, reference: object, captured: Captured, watched: list[Binding]) -> None:
         #: weak, and drops this before the function's id is another's; the function itself if that can't be
         self.reference = reference
         self.captured = captured
+        self.size = captured.size
         #: what it takes along; nothing if it travels by reference
         self.watched = watched
         #: of a function by value, checked without a detour, which would keep it; else None
@@ -103,8 +107,8 @@ class _Reference(weakref.ref[Any]):
     key: int
 
 
-def _size_of(entry: Captured | _Known) -> int:
-    return len((entry.captured if isinstance(entry, _Known) else entry).payload)
+#: asks nothing of this module, whose names may be gone when a function goes as Python ends
+_size_of = attrgetter("size")
 
 
 class FunctionCache:

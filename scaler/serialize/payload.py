@@ -34,6 +34,7 @@ from scaler.serialize import (
     enums,
     mapped_files,
     named_objects,
+    skeletons,
     typing_names,
 )
 from scaler.serialize.importable import can_be_imported, is_importable
@@ -162,16 +163,17 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             if self.names is not None:
                 attributes, slots = reduced[2]
                 reduced = *reduced[:2], (self.names.marked(attributes), slots), *reduced[3:]
-            make, arguments, state, _, _, set_up = reduced
-            attributes = state[0]
+            _, arguments, state, _, _, _ = reduced
+            make, attributes = skeletons.made, state[0]
+            set_up: Callable[[Any, Any], object] = skeletons.set_up
             if isinstance(obj, EnumType):
-                make, arguments, state = enums.reduced(obj, reduced)
+                make, arguments, state = enums.reduced(obj, (*reduced[:5], set_up))
                 set_up, attributes = enums.set_up, state[1][0]
             elif c_types.is_c_type(obj):
                 arguments, state = c_types.with_fields(arguments, (set_up, state))
                 set_up, attributes = c_types.set_up, state[1][0]
             else:
-                arguments = _with_slots(obj, arguments)
+                arguments = skeletons.with_slots(obj, arguments)
             given = set_up, state, attributes, self._version_of(obj)
             return make, arguments, given, None, None, class_states.arrived
         return reduced
@@ -225,23 +227,6 @@ def _refuse_connection(obj: Any) -> None:
             f"{type(obj).__name__} objects should only be shared between processes through inheritance; "
             "a queue of a multiprocessing.Manager can be an argument"
         )
-
-
-def _with_slots(kind: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What cloudpickle makes a class of on arrival, which has its qualified name and its slots then.
-
-    By itself it only gives the class the names of these, and instances a `__dict__`: those could not come back.
-    Metaclasses in C have their own way with slots (msgspec's refuses them).
-    """
-    metaclass, name, bases, namespace, *others = arguments
-    if kind.__qualname__ != name:
-        namespace = {**namespace, "__qualname__": kind.__qualname__}
-    slots, new = vars(kind).get("__slots__"), type(kind).__new__
-    if kind.__bases__ == (tuple,):
-        slots = None  # typing.NamedTuple sees to its own, and a tuple can have none
-    if slots is not None and (new is type.__new__ or type(new) is FunctionType):
-        namespace = {**namespace, "__slots__": slots}
-    return metaclass, name, bases, namespace, *others
 
 
 def _travel_by_value_if_made_by_hand(module: object) -> None:

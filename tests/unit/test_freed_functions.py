@@ -254,3 +254,18 @@ class Slotted:
 
     def __call__(self) -> int:
         return self.value
+
+
+def test_a_function_that_goes_as_python_ends_is_forgotten_in_silence(
+    cache: FunctionCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaints: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", complaints.append)
+    function = closure(Held([1]))
+    cache.capture(function)
+    with monkeypatch.context() as end:
+        for name in vars(capturing).keys() - {"__builtins__"}:
+            end.setitem(vars(capturing), name, None)
+        del function
+        gc.collect()
+    assert not complaints

@@ -79,9 +79,7 @@ class Batcher:
 
     def _flush(self) -> Iterable[Submit | Announce]:
         plain, own = self._scalars, self._packed
-        for template in (*plain, *own):
-            if not template.object_id:
-                yield self.announce(template)
+        yield from self.announced((*plain, *own))
         for template, (rows, futures) in plain.items():
             yield from self._together(template, rows, futures)
         for template, calls in own.items():
@@ -89,10 +87,12 @@ class Batcher:
         plain.clear()
         own.clear()
 
-    def announce(self, template: TaskTemplate) -> Announce:
-        """Give a template's function its id, and the event that sends it."""
-        template.object_id = self._take_ids(1)
-        return Announce(template.object_id, template.captured.payload)
+    def announced(self, templates: Iterable[TaskTemplate]) -> Iterable[Announce]:
+        """Give the functions of templates that were not sent their ids, and the events that send them."""
+        for template in templates:
+            if not template.object_id:
+                template.object_id = self._take_ids(1)
+                yield Announce(template.object_id, template.captured.payload)
 
     def _together(self, template: TaskTemplate, rows: list[Any], futures: list[Any]) -> Iterable[Submit]:
         if len(rows) == 1:  # an arguments object of its own would cost more than it saves

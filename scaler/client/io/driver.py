@@ -120,9 +120,13 @@ class SessionDriver:
         with self.lock:
             return self.session.take_ids(count)
 
-    def announced(self, template: TaskTemplate) -> list[ev.Event]:
-        """The event that sends a template's function, if it was not sent; give it to `tell` under the same lock."""
-        return [] if template.object_id else [self._batcher.announce(template)]
+    def announce(self, template: TaskTemplate) -> None:
+        """Send a template's function, if it was not sent; to be called with the lock, in an `Uninterrupted` block.
+
+        It is sent at once: calls that are queued may be of this template, and go before events that are.
+        """
+        if not template.object_id:
+            self._send(self._batcher.announced((template,)))
 
     def wake(self) -> None:
         """Make the I/O thread look. It does so in a while also if this is interrupted."""

@@ -69,7 +69,8 @@ class Graphs:
             for key in keys
         ]
         if made.runs:
-            self._driver.tell(*self._batches.events_of(made, by_row, options))
+            # now: calls with these futures may be queued next, and go before events that are
+            self._driver.flush(*self._batches.events_of(made, by_row, options))
             self._driver.check_sent()
         return futures
 

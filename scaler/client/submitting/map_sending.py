@@ -173,7 +173,7 @@ class MapSender:
         if payload is not None:
             check_size(len(payload), driver.welcome.limit, f"a block of arguments of {template.captured.name}")
         with Uninterrupted(), driver.lock:  # a function that has an id is sent
-            events = driver.announced(template)
+            driver.announce(template)
             task = template.task(driver.take_ids(rows), rows, TOGETHER)
             task.flags |= SPREAD if spread else 0
             task.arguments = arguments or driver.take_id()
@@ -181,5 +181,5 @@ class MapSender:
                 task.objects = u64([task.arguments])
                 task.bodies = [payload]
             block = job.add_block(start, rows, arguments)
-            driver.tell(*events, ev.Submit(task, [block], whole=True, template=template))
+            driver.tell(ev.Submit(task, [block], whole=True, template=template))
         driver.check_sent()
