@@ -8,6 +8,7 @@ import io
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +62,15 @@ def _list(address: str, as_json: bool, key_file: str | None, insecure: bool) -> 
             )
         for state in states:
             print(_json(state) if as_json else _row(state))
+        if not as_json:
+            for why, count in Counter(state.waits for state in states if state.waits).items():
+                _say_what_is_waited_for("jobs", f"{count} of them" if len(states) > 1 else "it", why)
 
     return quietly(write)
+
+
+def _say_what_is_waited_for(command: str, who: str, why: str) -> None:
+    print(f"scaler {command}: rows of {who} have ended, and don't count yet: {why}", file=sys.stderr)
 
 
 def _json(state: JobState) -> str:
@@ -104,8 +112,12 @@ def _attach(name: str, address: str, as_json: bool, key_file: str | None, insecu
 
 def _watch(job: Job, state: JobState) -> JobState:
     with click.progressbar(length=max(state.rows, 1), label=job.name, show_pos=True, file=sys.stderr) as bar:
-        shown = 0
+        shown, waits = 0, ""
         while True:
+            if state.waits not in ("", waits):
+                print(file=sys.stderr)  # below the bar
+                _say_what_is_waited_for("attach", "it", state.waits)
+            waits = state.waits
             ended = state.done + state.failed + state.cancelled
             bar.length = max(state.rows, 1)
             bar.update(ended - shown)
@@ -201,7 +213,13 @@ def cancelled(name: str, address: str, force: bool, as_json: bool, key_file: str
         except JobError as error:
             return str(error)
         state = job.cancel(force)
-    quietly(lambda: print(_json(state) if as_json else _row(state)))
+
+    def write() -> None:
+        print(_json(state) if as_json else _row(state))
+        if state.waits and not as_json:
+            _say_what_is_waited_for("cancel", "it", state.waits)
+
+    quietly(write)
     return ""
 
 

@@ -633,6 +633,35 @@ def test_a_job_waits_for_room_on_a_full_disk_and_loses_nothing(network, tmp_path
     assert "all there: 200" in script.text
 
 
+def test_a_job_that_waits_for_room_on_a_full_disk_says_so_also_when_it_is_cancelled(network, tmp_path):
+    host, mount, scheduler = cluster_on_a_small_disk(network, tmp_path, "1m")
+    script = host.start_script(
+        """
+        import sys
+        from scaler import Client
+
+        def large(number):
+            return number.to_bytes(4, "big") * 50_000
+
+        with Client(sys.argv[1]) as client:
+            client.submit_job(large, range(60), name="large")
+        """,
+        host.url(),
+    )
+    assert script.ends(60) == 0, script.text
+    scheduler.says(r"can't be written: No space left on device")
+    words = "rows of it have ended, and don't count yet: the journal can't be written: No space left on device"
+    for command, *arguments in (("jobs",), ("cancel", "large")):
+        asked = host.start(command, *program("scaler", "main"), command, *arguments, host.url())
+        assert asked.ends(30) == 0, asked.text
+        assert f"scaler {command}: {words}" in asked.text
+    attached = host.start("attach", *program("scaler", "main"), "attach", "large", host.url())
+    attached.says(f"scaler attach: {words}")
+    assert host.start("mount", "mount", "-o", "remount,size=64m", str(mount)).ends(10) == 0
+    assert attached.ends(30) in (0, 1), attached.text  # done, or cancelled before all had run
+    assert attached.text.count(words) == 1
+
+
 def test_a_job_is_refused_at_once_whose_journal_somebody_has_removed(daemons, journal):
     daemons.start_scheduler(*QUICK, "--journal", str(journal))
     with daemons.client() as client:

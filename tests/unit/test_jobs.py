@@ -251,6 +251,8 @@ def test_results_wait_where_only_the_reserve_is_left_and_jobs_are_deleted_with_i
     jobs.core_says(results(0, b"fits"), FIRST + 1)
     jobs.sync()
     assert (jobs.state()["done"], jobs.state("other")["done"]) == (0, 1)
+    why = "the journal can't be written: No space left on device"
+    assert (jobs.state()["waits"], jobs.state("other")["waits"]) == (why, "")
     assert jobs.told() == ["Journal: it can't be written: No space left on device; durable jobs wait until it can"]
     jobs.submit(*part(), name="third")
     assert "No space left on device; nothing is accepted until it can" in jobs.last().error
@@ -264,7 +266,7 @@ def test_results_wait_where_only_the_reserve_is_left_and_jobs_are_deleted_with_i
     assert jobs.paper.looks == looks + 1
     jobs.paper.room = 3000.0
     jobs.sync()
-    assert jobs.state()["done"] == 1
+    assert (jobs.state()["done"], jobs.state()["waits"]) == (1, "")
     assert jobs.told() == ["Journal: it is written again"]
     jobs.go_on(LOOK)
     assert jobs.paper.looks == looks + 1

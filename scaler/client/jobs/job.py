@@ -45,6 +45,8 @@ class JobState:
     spans: int
     #: why the scheduler could not go on with it; empty if it could
     trouble: str
+    #: what keeps rows from counting that have ended, for now: the journal's disk is full, say; empty: nothing
+    waits: str = ""
     #: that its large results take in files, and what the paths of these begin with; empty: it has none
     file_bytes: int = 0
     files: str = ""
@@ -64,7 +66,7 @@ def states_in(answer: JobAnswer) -> list[JobState]:
             JobState(
                 said["job"], said["owner"], said["state"], said["function"], said["rows"], said["done"],
                 said["failed"], said["cancelled"], said["created"], said["ended"], said["bytes"], said["spans"],
-                said["trouble"],
+                said["trouble"], said["waits"],
                 said["file_bytes"], said["files"],
             )
         )  # fmt: skip

@@ -212,13 +212,13 @@ class Job:
         at = bisect_left(self.starts, hi)
         return not at or self.starts[at - 1] + self.batches[self.starts[at - 1]].rows <= lo
 
-    def described(self, directory: str) -> dict[str, Any]:
-        """What users hear of it, for JSON; `directory`: where large results are."""
+    def described(self, directory: str, waits: str) -> dict[str, Any]:
+        """What users hear of it, for JSON; `directory`: where large results are; `waits`: what it waits for."""
         done, failed, cancelled = self.counts
         return {
             "v": 1, "job": self.name, "owner": self.owner, "state": self.state.value, "function": self.function,
             "rows": self.index.rows, "done": done, "failed": failed, "cancelled": cancelled,
             "created": self.created, "ended": self.ended, "bytes": self.bytes, "spans": self.shown,
-            "trouble": self.trouble, "file_bytes": self.file_bytes,
+            "trouble": self.trouble, "waits": waits, "file_bytes": self.file_bytes,
             "files": prefix_of(directory, self.identity, self.number) if directory and self.identity else "",
         }  # fmt: skip

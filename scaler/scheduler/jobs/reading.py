@@ -66,7 +66,20 @@ def refuse(table: JobTable, monitor: int, number: int, error: str) -> None:
 
 def refuse_unwritten(table: JobTable, monitor: int, number: int, trouble: str) -> None:
     """Say why it is not done, as it would have to be on disk."""
-    refuse(table, monitor, number, f"the journal can't be written: {trouble}")
+    refuse(table, monitor, number, _unwritten(trouble))
+
+
+def _unwritten(trouble: str) -> str:
+    return f"the journal can't be written: {trouble}"
+
+
+def _described(table: JobTable, job: Job) -> str:
+    """How a job is, as JSON; also what keeps rows from counting that have ended."""
+    trouble = table.disk.refusal
+    if trouble is None and job.core.gathered is not None:
+        trouble = table.disk.trouble
+    waits = "" if trouble is None or job.has_ended else _unwritten(trouble)
+    return json.dumps(job.described(table.results, waits))
 
 
 def accept(table: JobTable, monitor: int, number: int, first: int, token: int) -> None:
@@ -76,13 +89,13 @@ def accept(table: JobTable, monitor: int, number: int, first: int, token: int) -
 
 def state_of(table: JobTable, monitor: int, number: int, job: Job) -> None:
     """Tell how a job is."""
-    text = json.dumps(job.described(table.results))
+    text = _described(table, job)
     table.effects.append(ev.Answer(monitor, JobAnswer(number, text=text, token=job.token, bodies=[b""])))
 
 
 def states_of(table: JobTable, monitor: int, number: int) -> None:
     """Tell how all jobs are."""
-    lines = "\n".join(json.dumps(job.described(table.results)) for job in table.jobs.values())
+    lines = "\n".join(_described(table, job) for job in table.jobs.values())
     table.effects.append(ev.Answer(monitor, JobAnswer(number, text=lines, bodies=[b""])))
 
 
@@ -114,7 +127,7 @@ def note(table: JobTable, monitor: int, question: JobQuestion) -> None:
     if job is None:
         return
     notes = [written for written in job.records if written.kind == Kind.NOTE]
-    text = json.dumps(job.described(table.results))
+    text = _described(table, job)
     message = JobAnswer(question.number, text=text, token=job.token, bodies=[b""])
     pieces = [(w.where.segment, w.where.offset + ONLY_FRAME, w.size - ONLY_FRAME) for w in notes[:1]]
     table.effects.append(ev.Answer(monitor, message, pieces))
@@ -146,7 +159,7 @@ def _finished(job: Job, question: JobQuestion) -> Iterator[SpanPlace]:
 
 
 def _results(table: JobTable, monitor: int, question: JobQuestion, job: Job, spans: list[SpanPlace]) -> None:
-    text = json.dumps(job.described(table.results))
+    text = _described(table, job)
     message = JobAnswer(question.number, text=text, next=question.position, token=job.token, bodies=[b""])
     for span in spans:
         message.rows.extend((span.lo, span.hi))
