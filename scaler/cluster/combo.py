@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: seconds that a cluster may take to start
 START_TIMEOUT = 30.0
+#: seconds that a process which has closed its connection may take to end
+ENDING = 1.0
 #: seconds that a cluster may take to end before it is killed
 STOP_TIMEOUT = 5.0
 
@@ -196,7 +198,7 @@ class SchedulerClusterCombo:
         self.monitor_address = answer["monitor"]
 
     def _ask(self, options: dict[str, Any]) -> dict[str, str]:
-        from scaler.errors import AddressInUse, ConnectionFailed, ScalerError
+        from scaler.errors import AddressInUse, ConnectionFailed, ConnectionTimeout, ScalerError
 
         self._socket.settimeout(START_TIMEOUT)
         try:
@@ -204,10 +206,16 @@ class SchedulerClusterCombo:
             import scaler.client.client  # noqa: F401  needed next, and there is nothing else to do meanwhile
 
             line = self._socket.makefile("rb").readline()
-        except OSError:  # it takes too long, or has ended
+        except TimeoutError:
+            self._end_process()
+            raise ConnectionTimeout(
+                f"the local cluster's process did not answer in {START_TIMEOUT:g} s, and was ended: this machine may "
+                "have too much to do, or too little memory"
+            ) from None
+        except OSError:  # it has ended
             line = b""
         if not line:
-            code = self._end_process()
+            code = self._end_process(ENDING)
             raise ConnectionFailed(
                 f"the local cluster's process did not start (exit code {code}); its errors are on standard error"
             )
@@ -217,10 +225,10 @@ class SchedulerClusterCombo:
             raise kind(answer["error"])
         return dict(answer)
 
-    def _end_process(self) -> int:
-        """Kill the process, unless it has ended; its exit code."""
+    def _end_process(self, patience: float = 0.0) -> int:
+        """Kill the process, unless it ends within so many seconds; its exit code."""
         self._socket.close()
-        self._process.kill()
+        await_end(self._process, patience)
         return self._process.wait()
 
     @property
