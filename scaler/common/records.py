@@ -89,7 +89,9 @@ def _constructor(made: type[Any], assign: str) -> Callable[..., None]:
     if hasattr(made, "__post_init__"):
         lines.append("self.__post_init__()")
     listed = ", ".join(parameters + keywords if len(keywords) > 1 else parameters)
-    exec(f"def __init__({listed}):\n " + "\n ".join(lines or ["pass"]), known)
+    source = f"def __init__({listed}):\n " + "\n ".join(lines or ["pass"])
+    # not the text itself: Python forgets by that that Ctrl-C is why it ends
+    exec(compile(source, f"<constructor of {made.__qualname__}>", "exec"), known)
     constructor: Callable[..., None] = known["__init__"]
     constructor.__qualname__ = f"{made.__qualname__}.__init__"
     return constructor

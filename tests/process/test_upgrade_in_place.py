@@ -10,6 +10,7 @@ from support.waiting import until
 
 from scaler.agent.later import LATER as OF_AGENTS
 from scaler.scheduler.later import LATER as OF_SCHEDULERS
+from scaler.scheduler.later import OF_PAIRS
 
 
 def _copy(directory: Path) -> Path:
@@ -19,8 +20,10 @@ def _copy(directory: Path) -> Path:
 
 
 def _was_loaded(site: Path, module: str) -> bool:
-    *package, name = module.split(".")
-    return any(site.joinpath(*package, "__pycache__").glob(f"{name}.*.pyc"))
+    path = site.joinpath(*module.split("."))
+    if path.is_dir():
+        path /= "__init__"
+    return any((path.parent / "__pycache__").glob(f"{path.name}.*.pyc"))
 
 
 def _exchange(site: Path) -> None:
@@ -41,7 +44,7 @@ def test_scheduler_and_agent_outlive_an_upgrade_in_place(tmp_path: Path, daemons
     scheduler.says("listens at")
     agent = daemons.run("scaler_cluster", "cluster", "-n", "1", "--drain-grace", "0", daemons.address, env=env)
     agent.says(r"Worker\[0\] started")
-    ours = [name for name in (*OF_AGENTS, *OF_SCHEDULERS) if name.startswith("scaler.")]
+    ours = [name for name in (*OF_AGENTS, *OF_SCHEDULERS, *OF_PAIRS) if name.startswith("scaler.")]
     until(lambda: all(_was_loaded(site, name) for name in ours), "all that may be needed later")
     _exchange(site)
     client = daemons.client()

@@ -3,6 +3,9 @@
 import copy
 import inspect
 import pickle
+import signal
+import subprocess
+import sys
 from dataclasses import KW_ONLY, FrozenInstanceError, dataclass, field, fields, replace
 
 import pytest
@@ -161,3 +164,18 @@ def test_what_is_frozen_takes_keywords_where_a_dataclass_does() -> None:
         size: int = 3
 
     assert stated == [(each.name, each.kind, each.default) for each in inspect.signature(Same).parameters.values()]
+
+
+def test_the_first_one_can_be_made_while_ctrl_c_ends_a_program() -> None:
+    """Python forgets why it ends when it runs code that is given as text: it would exit with 1."""
+    program = """
+import atexit
+from scaler.common.records import record
+@record
+class Farewell:
+    number: int
+atexit.register(Farewell, 1)
+raise KeyboardInterrupt
+"""
+    ended = subprocess.run([sys.executable, "-c", program], stderr=subprocess.DEVNULL, check=False)
+    assert ended.returncode == -signal.SIGINT
