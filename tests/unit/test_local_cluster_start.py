@@ -36,7 +36,7 @@ def started(monkeypatch):
 
 def test_a_process_that_does_not_answer_in_time_is_ended_and_that_is_said(started, monkeypatch):
     monkeypatch.setattr(combo, "START_TIMEOUT", 0.2)
-    processes = started("import sys; sys.stdin.read()")
+    processes = started("import signal; signal.pause()")
     with pytest.raises(ConnectionTimeout, match=r"did not answer in 0\.2 s, and was ended: this machine may"):
         SchedulerClusterCombo(n_workers=1)
     assert processes[0].returncode == -signal.SIGKILL
