@@ -30,11 +30,9 @@ from types import FunctionType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
-from cloudpickle import cloudpickle
-
 from scaler.serialize.plain import LruCache
 from scaler.serialize.recent import Recent
-from scaler.serialize.skeletons import delete_attribute, set_attribute
+from scaler.serialize.skeletons import delete_attribute, known, set_attribute
 
 #: pickles of classes that are known again, at most, and bytes of these, in each of two generations
 _LIMIT, _KNOWN_BYTES = 256, 4 << 20
@@ -274,8 +272,7 @@ here = ClassStates()
 
 def inner(tracker: str, digest: str, data: bytes) -> type:
     """The class that a value's pickle has in it as a pickle of its own; part of pickles."""
-    kind: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker)
-    return here.inner(kind, digest, data)
+    return here.inner(known(tracker), digest, data)
 
 
 def arrived(kind: type, state: tuple[Callable[[Any, Any], object], Any, Mapping[str, Any], str | None]) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 from cloudpickle import cloudpickle
 
+from scaler.serialize.skeletons import known
+
 #: what an enumeration itself gives its members
 GIVEN = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
 #: what members may be beside objects, and how their own value of it is read
@@ -50,9 +52,9 @@ def _base_of(kind: type) -> type:
 def _made(
     bases: tuple[Any, ...], name: str, qualname: str, members: dict[str, tuple[Any, ...]], module: str, tracker: str
 ) -> Any:
-    known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker)
-    if known is not None:
-        return known
+    found = known(tracker)
+    if found is not None:
+        return found
     metaclass: Any = type(bases[-1])
     namespace = metaclass.__prepare__(name, bases)
     if members:

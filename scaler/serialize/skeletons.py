@@ -44,11 +44,17 @@ def with_slots(kind: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return metaclass, name, bases, namespace, *others
 
 
+def known(tracker: str) -> type | None:
+    """The class that came or went with this tracker, if it is here."""
+    found: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker)
+    return found
+
+
 def made(metaclass: Any, name: str, bases: tuple[Any, ...], namespace: dict[str, Any], tracker: str, _: Any) -> Any:
     """The class that is known by this tracker; part of pickles, in the place of what `cloudpickle` does."""
-    known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker)
-    if known is not None:
-        return known
+    found = known(tracker)
+    if found is not None:
+        return found
     resolved = types.resolve_bases(bases)
     maker = _imported(metaclass)
     scope = maker.__prepare__(name, resolved)
