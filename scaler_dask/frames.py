@@ -1,11 +1,14 @@
 """A task's exception with the frames of the worker it was raised in, as if dask's threads had run the task.
 
 The engine sends a traceback as text. Here its frames become a traceback again: each is a frame of a stub that has the
-name, file and line of the real one, so that debuggers and dask's own shortening see them. Their variables are gone.
+name, file, line and columns of the real one, so that debuggers and dask's own shortening see them, and what is printed
+underlines the same part of the line. Their variables are gone.
 """
 
 from __future__ import annotations
 
+import ast
+import linecache
 import re
 import threading
 from textwrap import indent
@@ -16,7 +19,11 @@ import dask.config
 
 from scaler import RemoteTraceback
 
-_FRAME = re.compile(r'^(?:  \| )?  File "(?P<file>.*)", line (?P<line>\d+), in (?P<name>.*)$', re.MULTILINE)
+_FRAME = re.compile(
+    r'^(?:  \| )?  File "(?P<file>.*)", line (?P<line>\d+), in (?P<name>.*)$'
+    r"(?:\n(?:  \| )?    (?P<source>\S.*)$(?:\n(?:  \| )?    (?P<underlined> *[~^]+)$)?)?",
+    re.MULTILINE,
+)
 _BEGIN = re.compile(r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):$", re.MULTILINE)
 _NOTE = "Remote traceback:\n"
 #: files that dask leaves out of tracebacks, besides those it knows
@@ -66,9 +73,23 @@ def _frames(error: BaseException, text: str) -> list[re.Match[str]]:
 def _as_traceback(frames: list[re.Match[str]]) -> TracebackType | None:
     traceback = None
     for frame in reversed(frames):
-        stub = _stub(frame["file"], int(frame["line"]), frame["name"])
+        stub = _stub(frame["file"], int(frame["line"]), frame["name"], _columns(frame))
         traceback = TracebackType(traceback, stub, stub.f_lasti, int(frame["line"]))
     return traceback
+
+
+def _columns(frame: re.Match[str]) -> tuple[int, int]:
+    """From where to where the frame's line is underlined, in bytes.
+
+    -1 and -1, which is nowhere to the compiler, if it is not, or if another line stands there in this process.
+    """
+    line = linecache.getline(frame["file"], int(frame["line"]))
+    if frame["underlined"] is None or line.strip() != frame["source"]:
+        return -1, -1
+    shown = frame["underlined"]
+    indented = len(line) - len(line.lstrip())
+    begin, end = indented + len(shown) - len(shown.lstrip()), indented + len(shown)
+    return len(line[:begin].encode()), len(line[:end].encode())
 
 
 def _first_stub(traceback: TracebackType | None) -> TracebackType | None:
@@ -89,11 +110,11 @@ class _Stub(Exception):
     """Raised to get a frame."""
 
 
-_RAISE = compile("raise Stub", "", "exec")
-
-
-def _stub(file: str, line: int, name: str) -> FrameType:
-    code: CodeType = _RAISE.replace(co_filename=file, co_firstlineno=line, co_name=name, co_qualname=name)
+def _stub(file: str, line: int, name: str, columns: tuple[int, int]) -> FrameType:
+    tree = ast.parse("raise Stub")
+    tree.body[0].col_offset, tree.body[0].end_col_offset = columns
+    raising: CodeType = compile(tree, "", "exec")
+    code = raising.replace(co_filename=file, co_firstlineno=line, co_name=name, co_qualname=name)
     try:
         exec(code, {"Stub": _Stub, "__file__": file})
     except _Stub as raised:

@@ -177,7 +177,7 @@ class Runner:
                 return
             ending.broken = str(error)
         ending.take_no_more()
-        _log.critical("Exception in initializer:\n%s", error.remote_traceback)
+        _log.critical("Exception in initializer:\n%s", error.remote_traceback.rstrip("\n"))
         for future in ending.calls.futures():
             fail_future(future, InitializerFailed(ending.broken))
         ending.finish_in_background()

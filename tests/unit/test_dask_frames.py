@@ -63,6 +63,10 @@ def from_a_group():
         raise KeyError("outer") from error
 
 
+def underlined_within_its_line(numbers=(1, 0)):
+    return len("é"), 1 / numbers[1]
+
+
 def without_text():
     try:
         inner()
@@ -99,6 +103,23 @@ def test_the_frames_are_those_of_the_exception_itself(function):
     assert names(error) == [function.__name__]
     assert with_frames(error) is error
     assert names(error) == [function.__name__]
+
+
+@pytest.mark.parametrize("function", [underlined_within_its_line, inner, group, from_a_group])
+def test_what_is_printed_of_a_frame_is_what_the_worker_would_print(function):
+    try:
+        function()
+    except Exception as error:
+        own = traceback.format_tb(error.__traceback__.tb_next)
+    assert traceback.format_tb(with_frames(travelled(function)).__traceback__) == own
+
+
+def test_nothing_is_underlined_where_another_line_stands_in_this_process():
+    error = travelled(underlined_within_its_line)
+    error.__cause__.text = error.__cause__.text.replace("return len", "return 2 * len")
+    (shown,) = traceback.format_tb(with_frames(error).__traceback__)
+    assert 'return len("é")' in shown
+    assert "^" not in shown
 
 
 def test_an_exception_without_frames_has_the_traceback_it_is_to_have_otherwise():
