@@ -1,7 +1,7 @@
 """The log of a program whose reader may have stopped (see `scaler.common.outlet`): lines are left out, nobody waits.
 
 One that is slow is waited for, or the first burst of lines would be lost. What may be waited in all is bounded, and
-grows only while something is taken.
+grows only while something is taken. A file whose disk is full takes nothing at once, and is not waited for.
 """
 
 from __future__ import annotations
@@ -67,39 +67,56 @@ class LineWriter:
         """This is a fork of the process whose lines they are."""
         self._rest, self._missing = b"", 0
 
+    def begin_anew(self) -> None:
+        """What comes next is written elsewhere: a line whose beginning was taken is missing there."""
+        self._missing += bool(self._rest)
+        self._rest = b""
+
     def _end_line(self) -> None:
         if self._rest:
-            self._rest = self._rest[self._send(self._rest) :]
+            taken, error = self._send(self._rest)
+            self._rest = self._rest[taken:]
+            if error is not None:
+                raise error
 
     def _begin(self, lines: bytes) -> None:
         """Write that so many are missing, and another one; or nothing."""
-        taken = self._send(lines)
+        taken, error = self._send(lines)
         if taken:
             self._rest, self._missing = lines[taken:], 0
+        if error is not None:
+            raise error
 
-    def _send(self, data: bytes) -> int:
-        began, taken = self._clock(), self._put(data)
+    def _send(self, data: bytes) -> tuple[int, OSError | None]:
+        """How much was taken, and why no more is: a disk may become full in the midst of a line."""
+        began, taken, error = self._clock(), 0, None
         until = began + self._patience
-        while taken < len(data) and self._clock() < until:
-            self._sleep(LOOK)
-            taken += self._put(data[taken:])
+        try:
+            taken = self._put(data)
+            while taken < len(data) and self._clock() < until:
+                self._sleep(LOOK)
+                taken += self._put(data[taken:])
+        except OSError as problem:
+            error = problem
         now = self._clock()
         self._patience = until - now
         if taken:
             self._patience = min(LONGEST_WAIT, self._patience + (now - self._taken_at) * WAITING_PARTS)
             self._taken_at = now
-        return taken
+        return taken, error
 
 
 class LineHandler(logging.Handler):
-    """Logs to a pipe, a terminal or a socket. A fork may log to it as well, as long as it has the descriptor."""
+    """Logs to an open pipe, terminal, socket or file. A fork may log there too, as long as it has the descriptor."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         stream.flush()
         self.stream = stream
-        #: None: this is a fork, whose tasks may close what they have not opened
-        self._outlet: Outlet | None = Outlet(stream.fileno())
+        has_reader = may_block(stream.fileno())
+        #: None: there is no need for one, or this is a fork, whose tasks may close what they have not opened
+        self._outlet: Outlet | None = Outlet(stream.fileno()) if has_reader else None
+        self._why = "nobody has read the log" if has_reader else "the log could not be written"
         self._writer = LineWriter(self._put, self._note)
         os.register_at_fork(after_in_child=self._leave)
 
@@ -129,7 +146,7 @@ class LineHandler(logging.Handler):
         return f"{self.format(record)}\n".encode(self.stream.encoding, "backslashreplace")
 
     def _note(self, missing: int) -> bytes:
-        return self._line(_note("lines are missing here, as nobody has read the log: %d", missing))
+        return self._line(_note(f"lines are missing here, as {self._why}: %d", missing))
 
 
 class NotFollowed(OSError):
@@ -162,12 +179,35 @@ class FileFollower(logging.FileHandler):
         self._next_look = clock() + FOLLOW
         #: lines that went into a file which nobody can open any more
         self._missing = 0
+        #: counts those for which the disk has no room
+        self._writer = LineWriter(self._put, self._note)
+        os.register_at_fork(after_in_child=self._writer.forget)
 
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler`."""
         if self.stream is not None:
             self._look(self.stream, record)
-        super().emit(record)
+        try:
+            self._writer.write(self._line(record))
+        except Exception:
+            self.handleError(record)
+
+    def close(self) -> None:
+        """See `logging.Handler`."""
+        if self.stream is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._writer.finish()
+        super().close()
+
+    def _put(self, data: bytes) -> int:
+        assert self.stream is not None
+        return os.write(self.stream.fileno(), data)
+
+    def _line(self, record: logging.LogRecord) -> bytes:
+        return f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+
+    def _note(self, missing: int) -> bytes:
+        return self._line(_note("lines are missing here, as the log could not be written: %d", missing))
 
     def _look(self, before: TextIO, record: logging.LogRecord) -> None:
         """See to it that there is a file for this, now and then, and as soon as there is none."""
@@ -198,9 +238,10 @@ class FileFollower(logging.FileHandler):
             raise NotFollowed(error, are_lost) from None
         self._identity = _identity(os.fstat(stream.fileno()))
         before.close()
+        self._writer.begin_anew()
         missing, self._missing = self._missing, 0
         if missing:
-            super().emit(_note("lines are missing here, as the log's file was removed: %d", missing))
+            self._writer.write(self._line(_note("lines are missing here, as the log's file was removed: %d", missing)))
         return True
 
 
@@ -215,7 +256,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 def to_stream(stream: TextIO) -> logging.Handler:
     """Logs to a standard stream of this process."""
     with contextlib.suppress(OSError, ValueError):  # what somebody has put in its place has no descriptor
-        if type(stream) is io.TextIOWrapper and may_block(stream.fileno()):
+        if type(stream) is io.TextIOWrapper:
             return LineHandler(stream)
     return logging.StreamHandler(stream)
 

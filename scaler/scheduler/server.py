@@ -456,6 +456,8 @@ def _succession_of(config: SchedulerConfig) -> Succession:
     partner = config.standby_of
     if partner is not None and Address.parse(partner) == Address.parse(config.address):
         raise AddressError(f"{partner} is this scheduler itself: --standby-of names the other one of a pair")
+    if partner is not None and not Address.parse(partner).port:
+        raise AddressError(f"{partner} has no port at which the other scheduler could be found: --standby-of needs it")
     return Succession(config.address, new_number(), partner or "", stands_by=partner is not None)
 
 

@@ -245,7 +245,9 @@ class Succession:
     # ---- who comes -------------------------------------------------------------------------------------------------
     def consider(self, hello: Hello, now: float) -> str | None:
         """Why somebody who says this is to look elsewhere; None if it is welcome."""
-        if hello.role == Role.SCHEDULER or (hello.role == Role.MONITOR and (self.leads or not hello.others)):
+        if hello.role == Role.SCHEDULER:
+            return self._why_no_partner(hello.name, now)
+        if hello.role == Role.MONITOR and (self.leads or not hello.others):
             return None
         term = term_of(hello.epoch)
         if not self._can_be(term):
@@ -261,6 +263,16 @@ class Succession:
             return None
         self._note_refused(now)
         return self._elsewhere(now, knows_others=bool(hello.others))
+
+    def _why_no_partner(self, address: str, now: float) -> str | None:
+        """Why a scheduler at this address can't be the other one; None if it can."""
+        if address == self.address:
+            return f"{address} is this scheduler itself: --standby-of names the other one of a pair"
+        there = self._report
+        if there is not None and there.address != address and self.hears_partner(now):
+            pair = f"the one at {self.address} is one of a pair with the one at {self.partner}"
+            return f"{pair}, and there is no third: end that one before another one takes its place"
+        return None
 
     def _note_refused(self, now: float) -> None:
         """Somebody is sent away; if nobody leads for long the log says once who is waited for, and what to do."""
@@ -418,7 +430,7 @@ class Succession:
         if newer or report.epoch == self._followed:
             if self._followed != report.epoch or not self.is_paired:
                 self._next_beat = now
-                self.wishes.append(Log("INFO", f"Scheduler: stands by for the one at {report.address}"))
+                self.wishes.append(Log("INFO", f"Scheduler: stands by for the one at {self.partner}"))
             self.is_paired = True
             self._followed, self.term = report.epoch, max(self.term, term_of(report.epoch))
             if report.changed:

@@ -353,6 +353,7 @@ def test_results_are_shown_as_they_come(shared):
         (("--standby-of", "nonsense"), "no tcp:// in front"),
         (("--standby-of", ""), "no tcp:// in front"),
         (("--standby-of", "tcp://127.0.0.1:1"), "is this scheduler itself"),
+        (("--standby-of", "tcp://127.0.0.1:0"), "has no port at which the other scheduler could be found"),
     ],
 )
 def test_options_that_can_not_be_meant_are_said_before_it_runs(tmp_path, options, why):

@@ -134,6 +134,22 @@ def test_a_client_that_knows_the_standby_alone_is_told(daemons, pair):
     assert "this scheduler stands by for the one at" in said.stderr
 
 
+def test_a_third_scheduler_is_told_that_there_are_two_and_changes_nothing(daemons, pair):
+    third = daemons.run("scaler_scheduler", "scheduler", *QUICK, "--standby-of", pair.first_address, fresh_address())
+    third.says(f"one of a pair with the one at {pair.second_address}, and there is no third")
+    for one in (pair.first, pair.second):
+        assert "is lost" not in one.text
+    assert third.text.count("there is no third") == 1
+
+
+def test_a_scheduler_that_is_to_stand_by_for_itself_says_so(daemons):
+    port = fresh_address().rpartition(":")[2]
+    alone = daemons.run(
+        "scaler_scheduler", "scheduler", "--standby-of", f"tcp://127.0.0.1:{port}", f"tcp://0.0.0.0:{port}"
+    )
+    alone.says(f"127.0.0.1:{port} is this scheduler itself: --standby-of names the other one of a pair")
+
+
 def test_commands_about_pairs_say_that_there_is_none(daemons):
     daemons.start_scheduler(*QUICK)
     assert "no other scheduler stands by for this one" in command("hand-over", daemons.address).stderr

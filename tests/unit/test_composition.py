@@ -117,7 +117,7 @@ def test_the_partner_is_welcomed_before_it_is_told_anything(core: Core) -> None:
     succession = Succession("tcp://a:1", 7)
     composed = Composition(core, Acceptor(terms, LOCAL_AGENT), succession)
     succession.hear_partner(PartnerReport(0, False, "tcp://b:1", 0, False, u64()), 0.0)
-    initiator = Initiator(hello("scheduler", "far"))
+    initiator = Initiator(hello("scheduler", "tcp://b:1"))
     composed.receive(9, initiator.greet(0.0), 0.0)
     composed.tell_partner(JournalState(3, Copying.LEADS))
     heard = []

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections import deque
 from itertools import pairwise
 from random import Random
@@ -1078,7 +1079,24 @@ def test_one_that_is_elected_asks_for_a_newer_copy_or_says_what_may_be_missing(
     copies.close()
 
 
+def test_one_whose_copy_was_removed_does_not_lead_with_none_as_if_it_had_all(tmp_path):
+    """A disk that is not mounted any more leaves an empty directory in its place."""
+    where = tmp_path / "journal"
+    where.mkdir()
+    kept(where, partner="a", follows=True)
+    copies = Copies(where, Succession("tcp://b:1", 5, "tcp://a:1", stands_by=True))
+    copies.follow()._taking._lease = 99.0
+    shutil.rmtree(where)
+    journal, logs = opened(copies, 100.0, True)
+    assert (journal, copies.is_held) == (None, True)
+    assert logs == [f"Journal: the copy in {where} had all that counts, and is not there any more"]
+    assert "the scheduler at tcp://a:1 may have a newer copy" in copies.reason
+    assert copies.attend(None, 200.0).opens is False
+    copies.close()
+
+
 def test_one_that_is_elected_in_step_says_until_when_that_holds(tmp_path):
+    kept(tmp_path, partner="a", follows=True)
     succession = Succession("tcp://b:1", 5, "tcp://a:1", stands_by=True)
     copies = Copies(tmp_path, succession)
     copies.follow()._taking._lease = 99.0

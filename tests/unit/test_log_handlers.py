@@ -1,5 +1,6 @@
 """A log whose reader has stopped loses lines, says how many, and tears none."""
 
+import errno
 import logging
 import os
 import pty
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import termios
+from types import SimpleNamespace
 
 import pytest
 
@@ -284,6 +286,64 @@ def test_no_line_is_lost_when_the_file_is_removed(rotated, tmp_path):
     rotated.log("two", 0.0)
     assert (tmp_path / "log").read_text() == "two\n"
     assert rotated.complaints == []
+
+
+@pytest.fixture(params=["--log-path", "> file"])
+def log_of_limited_size(request, tmp_path):
+    """`limit` says how many bytes the file may have, `log` writes a line, `read` says what is there."""
+    path, room = tmp_path / "log", None
+
+    def write(descriptor, data, write=os.write):
+        left = len(data) if room is None else max(0, room - os.fstat(descriptor).st_size)
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[:left])
+
+    def limit(size):
+        nonlocal room
+        room = size
+
+    with pytest.MonkeyPatch.context() as patch, path.open("a") as stream:
+        patch.setattr(os, "write", write)
+        handler = log_handlers.to_file(str(path)) if request.param == "--log-path" else log_handlers.to_stream(stream)
+        errors = []
+        handler.handleError = lambda record: errors.append(str(sys.exc_info()[1]))
+        yield SimpleNamespace(
+            limit=limit, log=lambda line: handler.handle(logging.makeLogRecord({"msg": line})), read=path.read_text,
+            close=handler.close, errors=errors,
+        )  # fmt: skip
+        handler.close()
+
+
+def test_lines_are_counted_for_which_a_disk_has_no_room(log_of_limited_size):
+    log = log_of_limited_size
+    log.log("one")
+    log.limit(7)  # in the midst of the second line
+    for line in ("two", "three", "four"):
+        log.log(line)
+    assert log.read() == "one\ntwo"
+    assert log.errors == ["[Errno 28] No space left on device"] * 3
+    log.limit(None)
+    log.log("five")
+    assert log.read() == "one\ntwo\nlines are missing here, as the log could not be written: 2\nfive\n"
+    log.limit(0)
+    log.log("six")
+    log.limit(None)
+    log.close()
+    assert log.read().endswith("five\nlines are missing here, as the log could not be written: 1\n")
+
+
+def test_a_line_that_was_begun_on_a_full_disk_is_no_part_of_the_next_file(rotated, tmp_path, monkeypatch):
+    whole = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: whole(descriptor, data[:2]))
+    monkeypatch.setattr(log_handlers, "LONGEST_WAIT", 0.0)
+    rotated._writer._patience = 0.0
+    rotated.log("one")
+    monkeypatch.undo()
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    rotated.log("two")
+    assert (tmp_path / "log.1").read_text() == "on"
+    assert (tmp_path / "log").read_text() == "lines are missing here, as the log could not be written: 1\ntwo\n"
 
 
 @pytest.mark.usefixtures("_impatient")

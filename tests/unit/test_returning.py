@@ -740,6 +740,63 @@ def test_a_client_of_which_only_agents_have_something_is_a_root_as_well(fake: Fa
     assert [batch for batch, *_, outcome in fake.ends(nested) if outcome == CANCELLED] == [20]
 
 
+@pytest.mark.parametrize("submits", ["before", "after"])
+def test_a_root_that_is_lost_while_nothing_may_be_handed_out_may_be_at_the_other_scheduler(submits: str) -> None:
+    """One that led was stopped: its clients are at the other one now, and what their tasks submit goes there, too."""
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    patience = fake.core._limits.client_timeout
+    root, nested = fake.client(), fake.client()
+    rows = task(10, 1, root=root_of(root)), task(20, 1)
+    if submits == "before":
+        fake.say(nested, *rows)
+    fake.handle(se.HandOut(False, "0 of the 3 agents that count are heard"), se.Lost(root, "its connection closed"))
+    if submits == "after":
+        fake.say(nested, *rows)
+    for _ in range(5):
+        fake.wait(patience / 2)
+        fake.say(nested, Heartbeat(1))
+        fake.say(agent, Heartbeat(1, workers=1))
+        assert fake.core.state.clients[nested].outstanding == 2, "nobody knows that the root has left"
+    fake.handle(se.HandOut(True))
+    fake.say(nested, Heartbeat(1))
+    assert fake.core.state.clients[nested].outstanding == 2, "it has all of its time to come back"
+    fake.wait(patience * 0.9)
+    fake.say(nested, Heartbeat(1))
+    fake.say(agent, Heartbeat(1, workers=1))
+    assert not fake.heard(agent, TaskCancel)
+    fake.wait(patience * 0.2)
+    assert [list(asked.spans) for asked in fake.heard(agent, TaskCancel)] == [[(nested, 10, 0, 1)]]
+    assert not fake.core.state.returning.roots
+    assert validate(fake.core.state) == []
+
+
+def test_a_root_that_says_goodbye_while_nothing_may_be_handed_out_has_left() -> None:
+    fake = FakeScheduler(1)
+    root, nested = fake.client(), fake.client()
+    fake.handle(se.HandOut(False, "it stands by"))
+    fake.say(nested, task(10, 1, root=root_of(root)), task(20, 1))
+    fake.say(root, DisconnectRequest())
+    assert [batch for batch, *_, outcome in fake.ends(nested) if outcome == CANCELLED] == [10]
+
+
+def test_a_root_that_did_not_come_back_may_be_at_the_other_scheduler_too(fake: FakeScheduler) -> None:
+    """Of one that was elected, or took over, and then hears too few agents."""
+    patience = fake.core._limits.client_timeout
+    back(fake, task(10, 1, root=roots.root_of(ROOT)))
+    agent_back(fake, inventory((10, 0, 1)))
+    fake.handle(se.HandOut(False, "1 of the 3 agents that count are heard"))
+    for _ in range(5):
+        fake.wait(patience / 2)
+        for peer in (CLIENT, AGENT):
+            fake.say(peer, Heartbeat(1))
+    assert not fake.heard(AGENT, TaskCancel)
+    fake.handle(se.HandOut(True))
+    fake.come_back("client", OTHER, ROOT)
+    assert not fake.core.state.returning.roots
+    assert not fake.heard(AGENT, TaskCancel)
+
+
 def test_an_agent_can_not_say_of_a_client_that_is_here_that_it_did_not_come_back(fake: FakeScheduler) -> None:
     root = fake.client()
     nested = fake.client()

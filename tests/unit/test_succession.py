@@ -33,6 +33,7 @@ from scaler.scheduler.pairing import Pairing
 from scaler.scheduler.roster import ABSENT, LEASE, QUIET
 from scaler.scheduler.succession import (
     BEAT,
+    CLOSED,
     HEARSAY,
     MAX_TERM,
     SUSPECT,
@@ -130,7 +131,39 @@ def test_a_standby_sends_everybody_to_the_one_that_leads(pair: Pair) -> None:
         assert reason is not None
         assert A in reason
     assert pair.b.consider(hello(Role.MONITOR, others=0), pair.now) is None, "a person looks at the standby itself"
-    assert pair.b.consider(hello(Role.SCHEDULER), pair.now) is None
+
+
+def scheduler_at(address: str) -> Hello:
+    return hello_of(Role.SCHEDULER, address, 9)
+
+
+def test_a_pair_has_no_third(pair: Pair) -> None:
+    """Else each takes the other's place in turn, and the one that leads counts on rosters that one of them has."""
+    third = "tcp://c:1"
+    for one, other in ((pair.a, B), (pair.b, A)):
+        reason = one.consider(scheduler_at(third), pair.now)
+        assert reason == (
+            f"the one at {one.address} is one of a pair with the one at {other}, and there is no third: "
+            "end that one before another one takes its place"
+        )
+        assert one.consider(scheduler_at(other), pair.now) is None, "it connects anew"
+    pair.a.lose_partner(pair.now, said_goodbye=False)
+    assert pair.a.consider(scheduler_at(third), pair.now + CLOSED + 0.1) is None, "the other one is gone"
+
+
+def test_a_standby_says_where_the_other_one_is_by_the_address_that_it_was_given() -> None:
+    """One that listens everywhere, and knows of no standby yet, knows itself by its loopback address."""
+    stands_by = Succession(B, 222, A, stands_by=True)
+    stands_by.hear_partner(PartnerReport(epoch_of(1, 5), True, "tcp://127.0.0.1:1", 0, False, u64()), 0.0)
+    (said,) = (wish.text for wish in stands_by.take() if isinstance(wish, Log))
+    assert said == f"Scheduler: stands by for the one at {A}"
+
+
+def test_a_scheduler_is_not_its_own_standby() -> None:
+    """It was given its own address by another name, as where both hosts have one command line."""
+    alone = Succession(A, 1, "tcp://also-a:1", stands_by=True)
+    reason = alone.consider(scheduler_at(A), 0.0)
+    assert reason == f"{A} is this scheduler itself: --standby-of names the other one of a pair"
 
 
 def test_a_standby_leads_when_more_than_half_of_the_agents_come(pair: Pair) -> None:

@@ -95,9 +95,12 @@ class Opening:
             self._see_whether_wanted()
         self._follower = None
         history = Directory(self.path).history()
-        if self._known.in_step:
+        if self._known.in_step and history.turns:
             self.logs.append(Log("INFO", f"Journal: the copy in {self.path} has all that counts"))
         elif not history.turns or history.partner:  # otherwise both write the same one, or nobody has another copy
+            if self._known.in_step:  # somebody has removed it, or its disk is not there, and an empty directory is
+                text = f"Journal: the copy in {self.path} had all that counts, and is not there any more"
+                self.logs.append(Log("ERROR", text))
             self.must_ask = self._known.asks and (self._known.hears or not history.follows)
             if not self.must_ask:
                 self.logs.append(self._warning())

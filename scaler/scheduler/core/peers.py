@@ -155,8 +155,8 @@ def drop_monitor(state: ClusterState, out: Outgoing, monitor: MonitorRecord, rea
         state.facts.tell(PeerLeft(monitor.number, Role.MONITOR, monitor.name, reason))
 
 
-def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason: str) -> list[Move]:
-    """A client is gone, and all of it with it, and what its tasks have submitted as other clients."""
+def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason: str) -> None:
+    """A client is gone, and all of it with it, but for what its tasks have submitted as other clients (`roots`)."""
     out.log("INFO", f"client {client.number} ({client.name}) is gone: {reason}; dropped {client.outstanding} rows")
     returning.lose_client(state, out, client.number)
     forget_work(state, out, client, stays=False)
@@ -173,4 +173,3 @@ def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason
     if state.facts.wanted:
         state.facts.tell(PeerLeft(client.number, Role.CLIENT, client.name, reason))
     roots.forget_member(state, client.number)
-    return roots.leave(state, out, client.root)

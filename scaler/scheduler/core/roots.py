@@ -6,7 +6,8 @@ the session over.
 A client inside a worker says with each batch for which root it is, as its worker was told with the row that runs there.
 When a root leaves, the batches of others that name it are cancelled; what is submitted for it afterwards is, too. To
 name a root can end nothing but the sender's own rows, so it need not be proved; and a root that was never here does
-nothing: tasks of another cluster may be clients of this one.
+nothing: tasks of another cluster may be clients of this one. One of a pair of schedulers that may not hand out rows
+can't tell a root that has left from one that is at the other one, which leads.
 """
 
 from collections.abc import Iterable
@@ -40,6 +41,15 @@ def join(state: ClusterState, root: int) -> None:
     """A client is here, perhaps one that was given up, or was missed."""
     state.roots.gone.pop(root, None)
     state.returning.roots.pop(root, None)
+
+
+def miss(state: ClusterState, out: Outgoing, root: int, patience: float) -> list[Move]:
+    """A client is lost. While rows may not be handed out it may be at the scheduler that leads, and is waited for."""
+    if state.hands_out:
+        return leave(state, out, root)
+    if root != NO_ROOT:
+        state.returning.roots[root] = state.now + patience
+    return []
 
 
 def leave(state: ClusterState, out: Outgoing, root: int) -> list[Move]:
@@ -88,10 +98,17 @@ def come_back(state: ClusterState, out: Outgoing, client: ClientRecord, patience
     return cancel(state, out, client, (each for each in client.batches.values() if each.task.root in gone))
 
 
-def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int]) -> list[Move]:
-    """Roots that did not come back in time will not, nor clients that agents have told of, by these `sessions`."""
-    absent = [root for root, deadline in state.returning.roots.items() if state.now >= deadline]
+def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], patience: float) -> list[Move]:
+    """Roots that did not come back in time will not, nor clients that agents have told of, by these `sessions`.
+
+    The time counts, for all of `patience`, from when rows may be handed out.
+    """
+    roots = state.returning.roots
+    absent = [root for root, deadline in roots.items() if state.now >= deadline]
     if sessions:
         here = {client.root for client in state.clients.values()}  # an agent may say anything
         absent += [root for root in map(root_of, sessions) if root not in here]
+    if not state.hands_out:
+        roots.update(dict.fromkeys([*roots, *absent], state.now + patience))
+        return []
     return [move for root in absent for move in leave(state, out, root)]

@@ -372,7 +372,8 @@ class SchedulerCore:
         state, client, agent = self.state, self.state.clients.get(number), self.state.agents.get(number)
         monitor = state.monitors.get(number)
         if client is not None:
-            self._run(peers.drop_client(state, self._out, client, reason))
+            peers.drop_client(state, self._out, client, reason)
+            self._run(roots.miss(state, self._out, client.root, self._limits.client_timeout))
         elif agent is not None:
             self._run(peers.lose_agent(state, self._out, agent, reason, self._limits.retries_on_loss))
             self._run(peers.settle_lost_agent(state, self._out, agent, self._limits.retries_on_loss))
@@ -387,7 +388,7 @@ class SchedulerCore:
         """Put together the work of clients of which all is known; give up those that don't come."""
         state = self.state
         sessions = returning.give_up_absent(state, self._out)
-        self._run(roots.give_up_absent(state, self._out, sessions))
+        self._run(roots.give_up_absent(state, self._out, sessions, self._limits.client_timeout))
         for number in returning.complete(state):
             client = state.clients[number]
             try:
@@ -536,7 +537,8 @@ class SchedulerCore:
         store_choice.request(self.state, self._out, client, message.standalone)
 
     def _client_leaves(self, client: ClientRecord, message: DisconnectRequest) -> None:
-        self._run(peers.drop_client(self.state, self._out, client, "it disconnected"))
+        peers.drop_client(self.state, self._out, client, "it disconnected")
+        self._run(roots.leave(self.state, self._out, client.root))
         self._out.send(client.number, DisconnectResponse())
         self._out.effects.append(Forget(client.number, "disconnected"))
 

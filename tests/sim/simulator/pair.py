@@ -42,7 +42,7 @@ class PartnerLine:
         self._begin()
 
     def _begin(self) -> None:
-        hello = hello_of(Role.SCHEDULER, f"site-{self._site}", self._server.world.random.getrandbits(63) | 1)
+        hello = hello_of(Role.SCHEDULER, SITES[self._site], self._server.world.random.getrandbits(63) | 1)
         self._initiator = Initiator(hello)
 
     def dial(self) -> None:
