@@ -108,14 +108,7 @@ def _unreadable(
     return moves
 
 
-def forward(
-    state: ClusterState,
-    out: Outgoing,
-    agent: AgentRecord,
-    client: ClientRecord,
-    message: TaskResult,
-    spans: list[SpanResult],
-) -> bool:
+def forward(state: ClusterState, out: Outgoing, agent: AgentRecord, client: ClientRecord, message: TaskResult) -> bool:
     """Send an agent's results to their client as they came, if that may be; False if it may not, and nothing is done.
 
     It may if all are values that nobody but the client needs, of rows that this agent has, and no more than a message
@@ -123,49 +116,67 @@ def forward(
     """
     if message.bodies and len(message.bodies[0]) > out.limit:
         return False
-    place, batches = AGENT + agent.number, client.batches
-    ended: list[tuple[Batch, SpanResult]] = []
-    for span in spans:
-        batch = batches.get(span.batch)
-        if batch is None or not _is_plain(batch, span, place):
+    batches, pairs, outcomes, durations = message.batches, message.spans, message.outcomes, message.durations
+    place, known = AGENT + agent.number, client.batches
+    if len(batches) == 1:
+        batch, lo, hi = known.get(batches[0]), pairs[0], pairs[1]
+        if batch is None or not _is_plain(batch, lo, hi, outcomes[0], place):
             return False
-        ended.append((batch, span))
-    if len(spans) > 1 and _overlap(spans):
+        out.send(client.number, message)
+        _end(state, batch, lo, hi, durations[0])
+        _learn(agent, batch, hi - lo, durations[0])
+        return True
+    ended: list[tuple[Batch, int, int, int]] = []
+    for number, lo, hi, outcome, us in zip(batches, pairs[::2], pairs[1::2], outcomes, durations, strict=True):
+        batch = known.get(number)
+        if batch is None or not _is_plain(batch, lo, hi, outcome, place):
+            return False
+        ended.append((batch, lo, hi, us))
+    if _overlap(ended):
         return False
     out.send(client.number, message)
-    learning, rows, us = ended[0][0] if ended else None, 0, 0
-    for batch, span in ended:
-        finishing.finish_forwarded(state, batch, span.lo, span.hi)
-        count, duration = span.hi - span.lo, span.duration
-        batch.function.durations.add(count, duration)
+    learning, rows, together_us = ended[0][0] if ended else None, 0, 0
+    for batch, lo, hi, us in ended:
+        _end(state, batch, lo, hi, us)
         if batch is not learning and learning is not None:
-            placement.learn_duration(agent, learning.function.learn(rows, us))
-            learning, rows, us = batch, 0, 0
-        rows += count
-        us += duration
+            _learn(agent, learning, rows, together_us)
+            learning, rows, together_us = batch, 0, 0
+        rows += hi - lo
+        together_us += us
     if learning is not None:
-        placement.learn_duration(agent, learning.function.learn(rows, us))
+        _learn(agent, learning, rows, together_us)
     return True
 
 
-def _overlap(spans: list[SpanResult]) -> bool:
+def _end(state: ClusterState, batch: Batch, lo: int, hi: int, us: int) -> None:
+    """Rows that took so many microseconds together end with values that go to their client."""
+    finishing.finish_forwarded(state, batch, lo, hi)
+    batch.function.durations.add(hi - lo, us)
+
+
+def _learn(agent: AgentRecord, batch: Batch, rows: int, us: int) -> None:
+    """Rows of a batch took an agent so many microseconds together."""
+    placement.learn_duration(agent, batch.function.learn(rows, us))
+
+
+def _overlap(ended: list[tuple[Batch, int, int, int]]) -> bool:
     """Some row is told of twice: whoever hears of that must be told of each row once."""
     ends: dict[int, int] = {}
-    for span in spans:
-        if span.lo < ends.get(span.batch, 0):  # not in order: this takes longer
-            told = sorted((each.batch, each.lo, each.hi) for each in spans)
+    for batch, lo, hi, _ in ended:
+        if lo < ends.get(batch.id, 0):  # not in order: this takes longer
+            told = sorted((each.id, first, last) for each, first, last, _ in ended)
             return any(a[0] == b[0] and b[1] < a[2] for a, b in pairwise(told))
-        ends[span.batch] = span.hi
+        ends[batch.id] = hi
     return False
 
 
-def _is_plain(batch: Batch, span: SpanResult, place: int) -> bool:
+def _is_plain(batch: Batch, lo: int, hi: int, outcome: int, place: int) -> bool:
     return (
-        span.outcome <= VALUES_EACH
+        outcome <= VALUES_EACH
         and not (batch.keeps or batch.waiters)
-        and span.hi <= batch.rows
-        and batch.are_in(span.lo, span.hi, place)
-        and not batch.is_recomputing(span.lo, span.hi)
+        and hi <= batch.rows
+        and batch.are_in(lo, hi, place)
+        and not (batch.lineage is not None and batch.is_recomputing(lo, hi))
     )
 
 

@@ -560,14 +560,16 @@ class SchedulerCore:
         client = self.state.clients.get(message.client)
         if client is None:
             return  # it left while this was on the way; its rows are accounted for
-        spans = spans_of(message)
         self._out.note_results(client, agent)
         if agent.number in self.state.returning.late:
-            spans = reported_results.without_late(self.state, self._out, agent, client, spans)
-            self._take_results(agent, client, spans)
-        elif not reported_results.forward(self.state, self._out, agent, client, message, spans):
-            self._take_results(agent, client, spans)
-        self._answer_withdrawals(agent)
+            spans = spans_of(message)
+            self._take_results(
+                agent, client, reported_results.without_late(self.state, self._out, agent, client, spans)
+            )
+        elif not reported_results.forward(self.state, self._out, agent, client, message):
+            self._take_results(agent, client, spans_of(message))
+        if agent.withdrawals:
+            self._answer_withdrawals(agent)
 
     def _take_results(self, agent: AgentRecord, client: ClientRecord, spans: list[SpanResult]) -> None:
         if agent.number not in self.state.agents or client.number not in self.state.clients:

@@ -65,25 +65,23 @@ class AgentGroup:
         if load.is_full or load.is_leaving:
             self.remove(agent)
             return
-        outstanding, workers = load.outstanding, load.workers
-        if outstanding + self.slots <= workers:
-            self.idle.setdefault(agent)
+        outstanding, workers, slots = load.outstanding, load.workers, self.slots
+        if outstanding + slots <= workers:
+            self.idle[agent] = None
+            self.busy.pop(agent, None)
         else:
             self.idle.pop(agent, None)
+            self.busy[agent] = None
         if outstanding < 2 * workers:
-            self.shallow.setdefault(agent)
+            self.shallow[agent] = None
         else:
             self.shallow.pop(agent, None)
         if outstanding <= load.window // 2:
-            self.open.setdefault(agent)
+            self.open[agent] = None
         else:
             self.open.pop(agent, None)
-        if outstanding + self.slots > workers:
-            self.busy.setdefault(agent)
-        else:
-            self.busy.pop(agent, None)
-        if outstanding > workers and (self.slots == 1 or self.slots in load.wide):
-            self.surplus.setdefault(agent)
+        if outstanding > workers and (slots == 1 or slots in load.wide):
+            self.surplus[agent] = None
         else:
             self.surplus.pop(agent, None)
         self._stand()
@@ -109,8 +107,11 @@ class AgentGroup:
 
     def remove(self, agent: AgentRecord) -> None:
         """Take an agent out of all sets."""
-        for members in (self.idle, self.shallow, self.open, self.busy, self.surplus):
-            members.pop(agent, None)
+        self.idle.pop(agent, None)
+        self.shallow.pop(agent, None)
+        self.open.pop(agent, None)
+        self.busy.pop(agent, None)
+        self.surplus.pop(agent, None)
         self._stand()
         if self.wider:
             for group in self.wider.values():

@@ -13,6 +13,8 @@ MOST = 4096
 OTHERS = "(others)"
 #: how much of the average the newest measurement is
 LEARNING = 0.3
+#: a row takes that at least, microseconds
+LEAST_US = 0.05
 #: rows of which a steady average is made
 STEADY_ROWS = 200
 #: fewer than so many say little: a steady average of them is not relied on
@@ -74,11 +76,14 @@ class FunctionRecord:
 
     def learn(self, rows: int, duration_us: int) -> float:
         """Take note of what finished rows took together, microseconds; what they took each."""
-        each = max(duration_us / rows, 0.05)
-        known = self.duration_us
+        each, known, seen = duration_us / rows, self.duration_us, self.steady_rows + rows
+        if each < LEAST_US:
+            each = LEAST_US
         self.duration_us = each if known is None else known + LEARNING * (each - known)
-        seen = self.steady_rows = min(self.steady_rows + rows, STEADY_ROWS)
-        self.steady_us += min(1.0, rows / seen) * (each - self.steady_us)
+        if seen > STEADY_ROWS:
+            seen = STEADY_ROWS
+        self.steady_rows = seen
+        self.steady_us += (rows / seen if rows < seen else 1.0) * (each - self.steady_us)
         return each
 
     def take_in(self, other: "FunctionRecord") -> None:
