@@ -96,6 +96,8 @@ class Composition:
         self._early: list[tuple[int, JobSubmit | JobQuestion]] | None = None
         #: monitors that were there before the residents: what they say may have been dealt with elsewhere since
         self._earlier: set[int] = set()
+        #: they can't be here yet, and the core knows
+        self._are_due = False
         #: why they were told that the partner may lead
         self._doubt = ""
         #: they are with the partner from now on, and everybody is about to be sent there
@@ -133,22 +135,31 @@ class Composition:
         self._earlier = self._acceptor.numbers_of(Role.MONITOR)
         early, self._early = self._early or (), None
         self._refusal = NO_JOURNAL
+        self._set_due(False)
         for monitor in dict.fromkeys(monitor for monitor, _ in early):
             self._events += self._acceptor.end(monitor, ANEW)
 
     def part_with_residents(self) -> None:
         """The partner has them from now on. Whoever asks something of them will be sent there, and asks again."""
         self._residents, self._early, self._have_left = None, None, True
+        self._set_due(False)
 
     def await_residents(self, refusal: str, is_brief: bool) -> None:
         """There are none yet, for this reason; if that `is_brief`, whoever asks something of them may wait."""
         self._refusal = refusal
+        self._set_due(True)
         if is_brief:
             self._early = self._early or []
             return
         early, self._early = self._early or (), None
         for monitor, message in early:
             self._refuse_job(monitor, message)
+
+    def _set_due(self, are_due: bool) -> None:
+        """The core gives up no client that has not come back while that may be one of those who will live here."""
+        if are_due != self._are_due:
+            self._are_due = are_due
+            self._events.append(ev.AwaitResidents(are_due))
 
     def _greet(self) -> None:
         """The local agent joins; again, if the core took it for lost."""

@@ -311,6 +311,17 @@ def test_residents_are_told_when_the_partner_may_lead_before_they_answer_what_ca
     ]  # fmt: skip
 
 
+def test_the_core_knows_while_residents_may_still_come(composed: Composition, core: Core) -> None:
+    for reason in ("the journal is being read", "the partner may have a newer copy"):
+        composed.await_residents(reason, is_brief=False)
+        list(composed.settle(0.0))
+    composed.lodge(Asking())  # type: ignore[arg-type]
+    list(composed.settle(0.0))
+    composed.part_with_residents()
+    list(composed.settle(0.0))
+    assert [event for heard in core.heard for event in heard] == [ev.AwaitResidents(True), ev.AwaitResidents(False)]
+
+
 def test_whoever_asked_for_jobs_before_they_were_here_asks_again_over_another_connection(
     composed: Composition, core: Core
 ) -> None:
@@ -324,7 +335,7 @@ def test_whoever_asked_for_jobs_before_they_were_here_asks_again_over_another_co
     composed.receive(2, Envelope(1, 0, JobQuestion(8, "list")), 0.0)
     refused = [Outgoing(connection, 0, 0, Refused(ANEW), last=True) for connection in (1, 2)]
     assert list(composed.settle(0.0)) == refused
-    assert core.heard[-1] == [ev.Lost(2, ANEW), ev.Lost(3, ANEW)]
+    assert core.heard[-1] == [ev.AwaitResidents(False), ev.Lost(2, ANEW), ev.Lost(3, ANEW)]
     assert residents.asked == []
     composed.receive(4, Envelope(0, 0, replace(hello("monitor", "asks again"), session=4)), 0.0)
     composed.receive(4, Envelope(1, 0, JobQuestion(9, "list")), 0.0)

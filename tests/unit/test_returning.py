@@ -621,6 +621,34 @@ def test_agents_drop_what_they_have_of_a_client_that_does_not_come(fake: FakeSch
     assert not fake.core.state.returning
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (se.AwaitResidents(True), se.AwaitResidents(False)),
+        (se.HandOut(False, "0 of the 3 agents that count are heard"), se.HandOut(True)),
+    ],
+)
+def test_nobody_is_given_up_who_can_not_come_yet_or_may_be_at_the_other_scheduler(
+    fake: FakeScheduler, before: se.Event, after: se.Event
+) -> None:
+    """A durable job whose journal can't be read for a while finds its rows where they were: they don't run again."""
+    patience = fake.core._limits.client_timeout
+    agent_back(fake, inventory((10, 0, 1)))
+    fake.handle(before)
+    for _ in range(5):
+        fake.wait(patience / 2)
+        fake.say(AGENT, Heartbeat(0.0, 2))
+    assert fake.core.state.returning.absent
+    fake.handle(after)
+    fake.wait(patience * 0.4)
+    fake.say(AGENT, Heartbeat(0.0, 2))
+    assert not fake.heard(AGENT, ClientDeparture)
+    fake.wait(patience * 0.7)
+    fake.say(AGENT, Heartbeat(0.0, 2))
+    assert [message.client for message in fake.heard(AGENT, ClientDeparture)] == [CLIENT]
+    assert not fake.core.state.returning
+
+
 def test_an_inventory_that_was_not_due_costs_its_sender_the_session(fake: FakeScheduler) -> None:
     agent = fake.agent(2)
     fake.say(agent, inventory((10, 0, 1)))

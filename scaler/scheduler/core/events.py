@@ -23,7 +23,14 @@ class Vanished:
     whereabouts: str
 
 
-Event = Joined | Received | Lost | Stirred | Unread | HandOut | Announce | Vanished | Tick
+@record
+class AwaitResidents:
+    """Clients that live beside the core, durable jobs, can't come yet, or need not be waited for any more."""
+
+    are_due: bool
+
+
+Event = Joined | Received | Lost | Stirred | Unread | HandOut | Announce | Vanished | AwaitResidents | Tick
 
 
 @record

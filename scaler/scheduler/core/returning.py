@@ -232,8 +232,29 @@ def lose_client(state: ClusterState, out: Outgoing, number: int) -> None:
         _drop(state, out, number, agent)
 
 
-def give_up_absent(state: ClusterState, out: Outgoing) -> list[int]:
-    """Clients that did not come back in time will not; the sessions that they had."""
+def may_be_elsewhere(state: ClusterState) -> bool:
+    """Who does not come back can't come yet, or may be at the other one of a pair, which leads: nobody is given up."""
+    return state.returning.residents_due or not state.hands_out
+
+
+def await_residents(state: ClusterState, are_due: bool, patience: float) -> None:
+    """Durable jobs can't come yet, or are about to: they and all others have the whole time then."""
+    returning, until = state.returning, state.now + patience
+    returning.residents_due = are_due
+    if not are_due:
+        returning.absent = {number: max(due, until) for number, due in returning.absent.items()}
+        returning.roots = {root: max(due, until) for root, due in returning.roots.items()}
+
+
+def give_up_absent(state: ClusterState, out: Outgoing, patience: float) -> list[int]:
+    """Clients that did not come back in time will not; the sessions that they had.
+
+    The time counts, for all of `patience`, from when they can come back to no other one.
+    """
+    if may_be_elsewhere(state):
+        until, absent = state.now + patience, state.returning.absent
+        absent.update((number, until) for number, deadline in absent.items() if state.now >= deadline)
+        return []
     sessions: dict[int, None] = {}
     for number in [n for n, deadline in state.returning.absent.items() if state.now >= deadline]:
         out.log("INFO", f"client {number} did not come back")

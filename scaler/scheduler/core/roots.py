@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from scaler.protocol.codes import NO_ROOT
 from scaler.protocol.messages import Spans, TaskCancel
-from scaler.scheduler.core import withdrawing
+from scaler.scheduler.core import returning, withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.batch_records import Batch
@@ -108,7 +108,7 @@ def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], pati
     if sessions:
         here = {client.root for client in state.clients.values()}  # an agent may say anything
         absent += [root for root in map(root_of, sessions) if root not in here]
-    if not state.hands_out:
+    if returning.may_be_elsewhere(state):
         roots.update(dict.fromkeys([*roots, *absent], state.now + patience))
         return []
     return [move for root in absent for move in leave(state, out, root)]

@@ -75,6 +75,7 @@ from scaler.scheduler.core import (
 )
 from scaler.scheduler.core.events import (
     Announce,
+    AwaitResidents,
     Effect,
     Event,
     Forget,
@@ -206,6 +207,8 @@ class SchedulerCore:
                 state.hands_out, state.why_not = event.may, event.reason
             elif isinstance(event, Announce):
                 state.roster = event.roster
+            elif isinstance(event, AwaitResidents):
+                returning.await_residents(state, event.are_due, self._limits.client_timeout)
         if self._next_check is not None and now >= self._next_check:
             self._check_liveness()
         awaited = state.returning
@@ -387,7 +390,7 @@ class SchedulerCore:
     def _attend_to_returning(self) -> None:
         """Put together the work of clients of which all is known; give up those that don't come."""
         state = self.state
-        sessions = returning.give_up_absent(state, self._out)
+        sessions = returning.give_up_absent(state, self._out, self._limits.client_timeout)
         self._run(roots.give_up_absent(state, self._out, sessions, self._limits.client_timeout))
         for number in returning.complete(state):
             client = state.clients[number]

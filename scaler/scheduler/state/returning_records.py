@@ -58,6 +58,8 @@ class ReturningPeers:
     absent: dict[int, float] = field(default_factory=dict)
     #: root that did not come yet -> when it is given up, seconds
     roots: dict[int, float] = field(default_factory=dict)
+    #: durable jobs can't come yet, and any client that did not may be one of them
+    residents_due: bool = False
     #: number of an agent that came too late -> (client, batch) -> rows [lo, hi) that it had, is to end, and has not
     #: told of, ascending
     late: dict[int, dict[tuple[int, int], list[tuple[int, int]]]] = field(default_factory=dict)
