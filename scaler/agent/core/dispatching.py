@@ -3,9 +3,10 @@
 Rows go to workers by what they should take: one while a function is unknown, about `DISPATCH_US` worth once it is
 known, and a second dispatch before the first is done, so that a worker never waits for its agent. A dispatch is a span
 of rows; where those that are next come in short ones, as in graphs, several are handed out, about `SHORT_US` worth.
-Rows handed out and not begun are taken back when another worker idles. A worker takes those rows first that use what
-only it has; one with nothing to do gets rows that are for a busy one, when moving what they use takes less time than
-waiting there.
+Rows handed out and not begun are taken back when another worker idles. A row that may have ended a worker before is
+handed to one that has nothing else, and nothing comes behind it (see state/suspects.py). A worker takes those rows
+first that use what only it has; one with nothing to do gets rows that are for a busy one, when moving what they use
+takes less time than waiting there.
 
 A row that takes n slots is one worker's alone, and n - 1 others are left without rows while it runs. When it is next in
 line and fewer are free, those that become free are kept for it.
@@ -71,11 +72,12 @@ def feed(state: HostState, out: Outgoing) -> None:
 def _may_follow(state: HostState, worker: WorkerRecord, head: RowRange) -> bool:
     """A busy worker is to have rows of this range, too: it has one dispatch, or so little in some that it runs out."""
     dispatches = len(worker.dispatches)
-    if dispatches >= SHORT_DISPATCHES or head.task.timeout or worker.first.origin.task.timeout:
+    first = worker.first
+    if dispatches >= SHORT_DISPATCHES or head.task.timeout or first.origin.task.timeout or first.is_alone:
         return False
     if dispatches == 1:
         return True
-    if head.task.priority < worker.first.origin.task.priority or not _is_short(state, head):
+    if head.task.priority < first.origin.task.priority or not _is_short(state, head):
         return False  # more urgent ones may be on their way
     expected = worker.expected
     return expected is not None and expected < SHORT_US
@@ -185,10 +187,21 @@ def _dispatch(
             if end < hi:
                 ready.put(origin, end, hi, whose, front=True)
                 hi = end
-        _hand_over(state, out, worker, origin, lo, hi, each)
+        is_alone = False
+        if state.suspects.count:
+            end = state.suspects.first(origin.key, lo, hi)
+            is_alone = end == lo
+            if is_alone:
+                end = lo + 1 if worker.state is IDLE else lo
+            if end < hi:
+                ready.put(origin, end, hi, whose, front=True)
+                hi = end
+            if hi == lo:
+                break
+        _hand_over(state, out, worker, origin, lo, hi, each).is_alone = is_alone
         first, priority = queue, origin.task.priority
         left -= hi - lo
-        if left <= 0 or not _is_short(state, origin):
+        if left <= 0 or is_alone or not _is_short(state, origin):
             break
         most_us = min(most_us, SHORT_US) - (each or 0.0) * (hi - lo)
     return first is not None
@@ -215,7 +228,7 @@ def _fitting(state: HostState, rows: int, size: float) -> int:
 
 def _hand_over(
     state: HostState, out: Outgoing, worker: WorkerRecord, origin: RowRange, lo: int, hi: int, each: float | None
-) -> None:
+) -> Dispatch:
     expected = None if each is None else each * (hi - lo)
     dispatch = dispatch_moves.open_dispatch(state, worker, origin, lo, hi, expected)
     if origin.task.flags & FRESH or (state.limits.tasks and worker.ended + worker.rows >= state.limits.tasks):
@@ -225,6 +238,7 @@ def _hand_over(
         worker.has_waited = worker.gives_back = False
         worker_moves.move(state, worker, BUSY)
     out.add(ToWorker(worker.slot, _run_message(state, out, worker, dispatch)))
+    return dispatch
 
 
 def _run_message(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch) -> Run:

@@ -28,6 +28,7 @@ def forget_client(state: HostState, out: Outgoing, message: ClientDeparture) -> 
                     worker_commands.recall(state, out, worker)
     state.estimates.drop_client(client)
     state.doubts.drop_client(client)
+    state.suspects.drop_client(client)
     releasing.release_client(state, out, client, message.stays)
 
 
@@ -37,6 +38,7 @@ def forget_everything(state: HostState, out: Outgoing) -> None:
     releasing.release_everything(state, out)
     state.estimates.clear()
     state.doubts.clear()
+    state.suspects.clear()
     out.drop_results()
     state.unsettled.clear()
     state.withdrawals.clear()

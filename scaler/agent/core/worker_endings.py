@@ -30,6 +30,8 @@ def take_exit(state: HostState, out: Outgoing, event: WorkerExited) -> None:
     worker_moves.move(state, worker, GONE, describe_exit(event.status))
     releasing.lose_worker(state, out, event.slot)
     suspect, row = _suspect(worker, event.begun)
+    if _may_be_a_rows_doing(worker):
+        _note_suspects(state, worker, suspect, row)
     for dispatch in list(worker.dispatches.values()):
         _end_dispatch(state, out, worker, dispatch, row if dispatch.number == suspect else -1, event)
     staging.evict(state, out, event.slot)
@@ -52,6 +54,20 @@ def _suspect(worker: WorkerRecord, begun: tuple[int, int]) -> tuple[int, int]:
     # It died between rows, or while it loaded the next function: that row is the one to suspect.
     number, dispatch = next(iter(worker.dispatches.items()))
     return number, dispatch.left[0][0] if dispatch.left else -1
+
+
+def _may_be_a_rows_doing(worker: WorkerRecord) -> bool:
+    """It has ended by itself, or said what can't be: nobody wanted it to end for another reason."""
+    return worker.kill_reason is None or worker.kill_reason.kind in (KillKind.REJECTED, KillKind.GIVEN_UP)
+
+
+def _note_suspects(state: HostState, worker: WorkerRecord, number: int, row: int) -> None:
+    """Of the rows that had begun up to this one, and were not reported, any may have ended the worker."""
+    for dispatch in worker.dispatches.values():
+        if dispatch.number > number or dispatch.unwanted:
+            continue
+        for lo, hi in dispatch.left:
+            state.suspects.add(dispatch.origin.key, lo, hi if dispatch.number < number else min(hi, row + 1))
 
 
 def _end_dispatch(

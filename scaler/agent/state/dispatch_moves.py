@@ -4,6 +4,7 @@ from scaler.agent.state.agent_facts import RowsDispatched, RowsEnded, RowsForgot
 from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import Dispatch, WorkerRecord
+from scaler.protocol.codes import LOST
 
 
 def open_dispatch(
@@ -32,6 +33,8 @@ def end_rows(state: HostState, worker: WorkerRecord, dispatch: Dispatch, lo: int
     if not dispatch.take(lo, hi):
         return False
     worker.ended += hi - lo
+    if dispatch.is_alone and outcome != LOST:
+        state.suspects.clear_row(dispatch.origin.key, lo)
     if state.facts.wanted and not dispatch.unwanted:
         state.facts.tell(RowsEnded(worker.slot, dispatch.number, *dispatch.origin.key, lo, hi, outcome))
     return True

@@ -11,6 +11,7 @@ from scaler.agent.state.estimates import Estimates
 from scaler.agent.state.memory import AgentLimits, MemoryState
 from scaler.agent.state.object_records import ObjectTable
 from scaler.agent.state.ready_rows import ReadyRows
+from scaler.agent.state.suspects import Suspects
 from scaler.agent.state.unsettled import UnsettledResults
 from scaler.agent.state.waiting_rows import WaitingRows
 from scaler.agent.state.withdrawals import WithdrawalTable
@@ -87,6 +88,7 @@ class HostState:
     withdrawals: WithdrawalTable = field(default_factory=WithdrawalTable)
     estimates: Estimates = field(default_factory=Estimates)
     doubts: Doubts = field(default_factory=Doubts)
+    suspects: Suspects = field(default_factory=Suspects)
     memory: MemoryState = field(default_factory=MemoryState)
     bandwidth: Bandwidth = field(default_factory=Bandwidth)
     pulse: Pulse = field(default_factory=Pulse)

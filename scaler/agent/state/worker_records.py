@@ -103,6 +103,8 @@ class Dispatch:
     at: float
     #: its client is gone: nobody wants what comes of it
     unwanted: bool = False
+    #: it is one row that may have ended a worker before: nothing comes behind it, see `Suspects`
+    is_alone: bool = False
     #: stored objects that it uses, pinned in the index
     pins: list[Key] = field(default_factory=list)
 

@@ -1,0 +1,63 @@
+"""Rows that were with a worker when it ended, and of which one may have made it end: each runs alone from now on.
+
+A worker runs short rows one after the other and reports them together. If one of them has spoilt what it reports by
+(has closed its worker's sockets, say), that is noticed some rows later, and the row at which it is noticed is as likely
+as not another's. Alone, with nothing reported late and nothing behind it, a row can only be blamed for what it did.
+"""
+
+from dataclasses import field
+
+from scaler.common.records import entity
+from scaler.store.layout import Key
+
+#: rows that are remembered; of more the oldest are forgotten
+MOST = 20_000
+
+
+@entity
+class Suspects:
+    """Rows that are to run alone, whether they are here or come again."""
+
+    #: (client, batch) -> its rows, both in the order in which they came
+    rows: dict[Key, dict[int, None]] = field(default_factory=dict)
+    #: rows in all
+    count: int = 0
+
+    def add(self, batch: Key, lo: int, hi: int) -> None:
+        """Rows [lo, hi) of a batch are suspected."""
+        if lo >= hi:
+            return
+        known = self.rows.setdefault(batch, {})
+        before = len(known)
+        known.update(dict.fromkeys(range(lo, hi)))
+        self.count += len(known) - before
+        while self.count > MOST:
+            oldest = next(iter(self.rows))
+            self.clear_row(oldest, next(iter(self.rows[oldest])))
+
+    def clear_row(self, batch: Key, row: int) -> None:
+        """A row has ended and its worker has told so: it is suspected no more."""
+        known = self.rows.get(batch)
+        if known is None or row not in known:
+            return
+        del known[row]
+        self.count -= 1
+        if not known:
+            del self.rows[batch]
+
+    def first(self, batch: Key, lo: int, hi: int) -> int:
+        """The first of rows [lo, hi) of a batch that is suspected; `hi` if none is."""
+        known = self.rows.get(batch)
+        if known is None:
+            return hi
+        return next((row for row in range(lo, hi) if row in known), hi)
+
+    def drop_client(self, client: int) -> None:
+        """Forget the rows of a client."""
+        for batch in [batch for batch in self.rows if batch[0] == client]:
+            self.count -= len(self.rows.pop(batch))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.rows.clear()
+        self.count = 0
