@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from typing import NamedTuple
 
 from scaler.common.records import record
-from scaler.protocol.channel import Channel, Envelope, Gap
+from scaler.protocol.channel import Channel, Envelope, FalseAck, Gap
 from scaler.protocol.codes import MAX_NUMBER, Role
 from scaler.protocol.compatibility import Compatibility
 from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
@@ -167,6 +167,8 @@ class Acceptor:
         except Gap:
             self._refuse(connection, "a message is missing: say Hello again")
             return ()
+        except FalseAck as false:
+            return self.reject(connection, f"this peer {false}")
         if session.lags and channel.unread < before:
             self._tell_unread(session)
         if not is_new:
@@ -321,6 +323,11 @@ class Acceptor:
             self.refuse(connection, LEFT)
             return (Lost(session.number, LEFT),)
         resumed = session is not None
+        if session is not None and hello.received > session.channel.sent:
+            self._refuse(
+                connection, f"this peer acknowledges message {hello.received:,} of {session.channel.sent:,}", last=True
+            )
+            return ()
         if session is None:
             session = _Session(self._number_for(hello), hello.session, connection, hello.role)
             self._by_number[session.number] = self._by_id[hello.session] = session

@@ -30,6 +30,10 @@ class Gap(Exception):
     """A message is missing: the connection lost some, and must be made anew."""
 
 
+class FalseAck(Exception):
+    """The other side says that it has received what was not sent: it is not to be believed."""
+
+
 class Channel:
     """One side of a session."""
 
@@ -96,8 +100,11 @@ class Channel:
     def accept(self, seq: int, ack: int, weight: int = 0) -> bool:
         """Take note of an arrived message of about so many bytes; False if it came before.
 
-        Raises `Gap` when one before it is missing.
+        Raises `Gap` when one before it is missing, `FalseAck` when `ack` can't be: for whoever says that it has read
+        what it has not there would be no bound of what is kept.
         """
+        if ack >= self._next:
+            raise FalseAck(f"acknowledges message {ack:,} of {self.sent:,}")
         unacked = self._unacked
         while unacked and unacked[0][0] <= ack:
             self.unread -= unacked.popleft()[2]
@@ -112,7 +119,10 @@ class Channel:
         return True
 
     def resume(self, received: int) -> Iterator[tuple[int, int, Message]]:
-        """After a reconnect: what has to be sent again to who has received that much, as (seq, ack, message)."""
+        """After a reconnect: what has to be sent again to who has received that much, as (seq, ack, message).
+
+        Raises `FalseAck` when that can't be.
+        """
         self.accept(0, received)
         self._acked, self._unacked_bytes = self.received, 0
         for seq, message, _ in self._unacked:

@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Any, NamedTuple, final
 
 from scaler.common.attempts import is_under_way
-from scaler.protocol.channel import Channel, Envelope, Gap
+from scaler.protocol.channel import Channel, Envelope, FalseAck, Gap
 from scaler.protocol.hello import term_of
 from scaler.protocol.messages import Ack, AgentsInUse, HeartbeatEcho, Hello, Message, Refused, Welcome, u32
 
@@ -203,6 +203,8 @@ class Initiator:
             is_new = self._channel.accept(seq, ack, message.weight)
         except Gap as gap:
             return self._break(Cause.GAP, str(gap))
+        except FalseAck as false:
+            return self._break(Cause.MALFORMED, f"the scheduler {false}")
         if not is_new or kind is Ack:
             return None
         if kind is AgentsInUse:
@@ -288,7 +290,10 @@ class Initiator:
             if not returned:
                 self._agents.clear()
             return Established(welcome, False, [], returned)
-        return Established(welcome, True, [Envelope(*rest) for rest in self._channel.resume(welcome.received)])
+        try:
+            return Established(welcome, True, [Envelope(*rest) for rest in self._channel.resume(welcome.received)])
+        except FalseAck as false:
+            return self._break(Cause.MALFORMED, f"the scheduler {false}")
 
     def _receive_refused(self, refused: Refused) -> Rejected | Broken:
         is_greeting = self.state is State.GREETING

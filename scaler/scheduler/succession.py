@@ -252,9 +252,12 @@ class Succession:
         term = term_of(hello.epoch)
         if not self._can_be(term):
             return "no scheduler has had this epoch"
+        if self.leads and hello.role != Role.AGENT and self._has_left_a_pair(hello):  # all others need not suffer
+            advice = f"unless an agent says so too (if all that is gone: scaler promote {self.address})"
+            return f"it leads alone, and takes in nobody who comes from a pair of schedulers, {advice}"
         if self.leads and self._may_admit(hello, term, now):
             return None
-        if hello.roster and self._told_of_pair is not None:
+        if hello.role == Role.AGENT and hello.roster and self._told_of_pair is not None:
             self._told_of_pair = now
         if hello.role == Role.AGENT and not self._hears_old(now):
             self._votes.add(hello.session, term, hello.roster, now)
@@ -309,13 +312,18 @@ class Succession:
         """Somebody may tell of this term: one that this one has come to by itself may be higher than others are."""
         return term < MAX_TERM or term <= self.term
 
+    def _has_left_a_pair(self, hello: Hello) -> bool:
+        """It comes from a pair that this one is not part of, and that may have more of a right, as it says."""
+        term = term_of(hello.epoch)
+        return bool(hello.roster) and not self.is_paired and term >= self.term and hello.epoch != self.epoch
+
     def _may_admit(self, hello: Hello, term: int, now: float) -> bool:
         """Take somebody in who comes from another scheduler, unless that one, or a pair, has more of a right."""
         if self.is_paired and term > self.term:
             self.term = term
             self._step_down(f"{hello.role} {hello.name} has heard a scheduler of a higher term")
             return False
-        if not self.is_paired and hello.roster and term >= self.term and hello.epoch != self.epoch:
+        if self._has_left_a_pair(hello):
             knows_partner = bool(self._named) or self._report is not None
             self._step_down(f"{hello.role} {hello.name} comes from a pair of schedulers")
             self._teller = f"{hello.role} {hello.name}"

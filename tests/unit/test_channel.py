@@ -6,7 +6,7 @@ import pytest
 from simulator.scripted import hello
 
 from scaler.protocol.acceptor import Acceptor, Joined, Lost, Outgoing, Received, Terms
-from scaler.protocol.channel import ACK_EVERY, Channel, Envelope, Gap
+from scaler.protocol.channel import ACK_EVERY, Channel, Envelope, FalseAck, Gap
 from scaler.protocol.hello import hello_of
 from scaler.protocol.messages import Ack, BalanceRequest, Heartbeat, Hello, Refused, Welcome
 
@@ -29,6 +29,14 @@ def test_a_missing_message_is_noticed() -> None:
     channel = Channel()
     with pytest.raises(Gap, match="message 2 came after 0"):
         channel.accept(2, 0)
+
+
+def test_nobody_has_received_what_was_not_sent() -> None:
+    channel = Channel()
+    channel.stamp(BalanceRequest(1))
+    channel.accept(0, 1)
+    with pytest.raises(FalseAck, match="acknowledges message 2 of 1"):
+        channel.accept(0, 2)
 
 
 def test_after_a_reconnect_what_did_not_arrive_is_sent_again() -> None:
@@ -54,9 +62,9 @@ def sessions() -> Acceptor:
     return Acceptor(Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20))
 
 
-def arrive(these: Acceptor, connection: int, seq: int, message: Any) -> tuple[list[Any], list[Outgoing]]:
+def arrive(these: Acceptor, connection: int, seq: int, message: Any, ack: int = 0) -> tuple[list[Any], list[Outgoing]]:
     """A message comes; what the core hears, and what is sent."""
-    said = list(these.receive(connection, Envelope(seq, 0, message), 0))
+    said = list(these.receive(connection, Envelope(seq, ack, message), 0))
     outgoing, these.outgoing = these.outgoing, []
     return said, outgoing
 
@@ -118,6 +126,25 @@ def test_a_gap_is_told_to_the_peer_which_says_hello_again() -> None:
     assert said == []
     assert isinstance(refused.message, Refused)
     assert not refused.last
+
+
+def test_who_acknowledges_what_was_not_sent_is_out() -> None:
+    """It could have any number of results kept for it without reading one."""
+    these = sessions()
+    meet(these, 3)
+    these.send(1, BalanceRequest(1))
+    said, (refused,) = arrive(these, 3, 1, Heartbeat(0.0), ack=2)
+    reason = "this peer acknowledges message 2 of 1"
+    assert said == [Lost(1, reason)]
+    assert (refused.message.reason, refused.last) == (reason, True)  # type: ignore[attr-defined]
+
+
+def test_who_comes_back_and_says_so_is_not_taken_in_and_the_session_goes_on() -> None:
+    these = sessions()
+    meet(these, 3, session=1)
+    said, (refused,) = meet(these, 4, session=1, received=1)
+    assert (said, type(refused.message), refused.last) == ([], Refused, True)
+    assert these.numbers_of("client") == {1}
 
 
 def test_a_forgotten_session_begins_anew() -> None:
@@ -208,4 +235,6 @@ def test_nobody_comes_back_to_a_scheduler_that_has_its_agent_in_its_process() ->
 def test_the_core_hears_how_much_a_peer_has_received() -> None:
     these = sessions()
     meet(these, 3)
-    assert list(these.receive(3, Envelope(0, 9, Ack()), 0)) == [Received(1, Ack(), 9)]
+    for n in range(2):
+        these.send(1, BalanceRequest(n))
+    assert list(these.receive(3, Envelope(0, 2, Ack()), 0)) == [Received(1, Ack(), 2)]

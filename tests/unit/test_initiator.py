@@ -105,6 +105,15 @@ def test_a_session_that_goes_on_says_again_what_was_lost_and_what_was_said_meanw
     assert session.send(BalanceRequest(6)) == Envelope(6, 1, BalanceRequest(6))
 
 
+def test_a_scheduler_that_says_it_has_what_was_not_sent_is_left() -> None:
+    session = opened()
+    session.send(BalanceRequest(1))
+    assert isinstance(hear(session, BalanceRequest(9), 1, ack=2), Broken)
+    session.greet(1.0)
+    assert isinstance(hear(session, welcome(resumed=True, received=2)), Broken)
+    assert (session.state, session.trouble) == (State.AWAY, "the scheduler acknowledges message 2 of 1")
+
+
 def test_a_scheduler_that_forgot_the_session_begins_a_new_one() -> None:
     session = opened()
     session.send(BalanceRequest(1))

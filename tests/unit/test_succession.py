@@ -417,6 +417,19 @@ def test_one_of_a_pair_does_not_go_on_as_if_nobody_had_led_since(pair: Pair) -> 
     assert KeepJobs(True, asks=True) in pair.a.take()
 
 
+def test_a_client_that_comes_from_a_pair_does_not_stop_one_that_leads_alone() -> None:
+    """Anybody can say so, and the others need not suffer; of agents more than half would have to."""
+    alone = Succession(A, 7)
+    before = alone.term
+    for epoch in (0, epoch_of(3, 5)):
+        said = hello(Role.CLIENT, session=9, epoch=epoch, roster=3)
+        assert "takes in nobody who comes from a pair of schedulers" in str(alone.consider(said, 1.0))
+    assert (alone.leads, alone.term, alone.take()) == (True, before, [])
+    assert alone.consider(hello(session=2), 1.0) is None
+    assert alone.consider(hello(session=1, epoch=epoch_of(3, 5), roster=3), 1.0) is not None
+    assert not alone.leads
+
+
 def test_nobody_comes_to_one_that_steps_down_before_that_is_done() -> None:
     """What hears of an agent then is about to be made anew, and nobody would ever miss it."""
     again = Succession(A, 7)

@@ -30,6 +30,8 @@ class Peer:
         self.role = role
         self.session = session
         self.connection = self.seq = 0
+        #: the highest seq that it was sent
+        self.heard = 0
         #: of the last scheduler that welcomed it, and how many agents counted there
         self.epoch = self.roster = 0
         self.number = 0
@@ -70,7 +72,7 @@ class PairAmongEnemies:
         """It says Hello, as coming from the last scheduler that has welcomed it, or from another one."""
         self.lose(peer)
         self._connections += 1
-        peer.connection, peer.seq = self._connections, 0
+        peer.connection, peer.seq, peer.heard = self._connections, 0, 0
         self._peers[peer.connection] = peer
         about = ("here", "/store") if peer.role == "agent" else ("", "")
         made = hello(peer.role, f"{peer.role}-{peer.session}", 2 if peer.role == "agent" else 0, (), *about)
@@ -84,7 +86,7 @@ class PairAmongEnemies:
         """Over its connection, if it has one."""
         if peer.connection:
             peer.seq += 1
-            self._receive(peer.connection, Envelope(peer.seq, peer.seq, message))
+            self._receive(peer.connection, Envelope(peer.seq, peer.heard, message))
 
     def _receive(self, connection: int, envelope: Envelope) -> None:
         arrived = decode([bytes(frame) for frame in encode(envelope.message, envelope.seq, envelope.ack)])
@@ -121,6 +123,8 @@ class PairAmongEnemies:
     def _hear(self, wish: Outgoing) -> None:
         message = as_heard(wish.message)
         peer = self._peers.get(wish.connection)
+        if peer is not None:
+            peer.heard = max(peer.heard, wish.seq)
         if peer is not None and isinstance(message, m.Welcome):
             peer.epoch, peer.roster, peer.number = message.epoch, message.roster, message.number
         elif peer is not None and isinstance(message, m.CommandResult):
