@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 import resource
 
 from scaler.common.control_groups import content_of, groups_of
@@ -45,6 +46,31 @@ _RESERVE_PART = 4
 def usable(descriptors: int) -> int:
     """How many descriptors a process that may have so many has before it takes no more connections."""
     return descriptors - min(_RESERVE, descriptors // _RESERVE_PART)
+
+
+def open_descriptors() -> int:
+    """How many this process has, or at least so many where nobody tells. Raises OSError if it can have no more."""
+    try:
+        return len(os.listdir("/dev/fd")) - 1
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+    free = os.open(os.devnull, os.O_RDONLY)  # as without /proc: the lowest number is given out first
+    os.close(free)
+    return free
+
+
+def lack_of_descriptors(more: int) -> str:
+    """Why this process, whose sockets are open, can't have so many descriptors more; empty if it can."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = open_descriptors()
+    needed = limit_for(opened + more)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return ""
+    return (
+        f"a process may have {soft:,} descriptors open here (RLIMIT_NOFILE), this one has {opened:,}, and needs "
+        f"{needed:,} at least; `ulimit -n` raises that"
+    )
 
 
 def limit_for(descriptors: int) -> int:

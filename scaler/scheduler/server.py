@@ -19,6 +19,7 @@ from scaler.common.findings import InvalidState
 from scaler.common.later_modules import LaterModules
 from scaler.common.long_lived import collect_rarely
 from scaler.common.loop import Ending, ignore_ending_signals, make_loop
+from scaler.common.process_limits import lack_of_descriptors
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, AddressInUse, ObjectTooLarge, ProtocolError, ScalerError
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms, TurnedAway
@@ -59,6 +60,10 @@ logger = logging.getLogger("scaler.scheduler")
 
 #: seconds for which the address of a scheduler that has stepped down may be in use
 REOPEN_SECONDS = 10.0
+#: connections for which there is to be room: an agent and a client
+FEWEST_CONNECTIONS = 2
+#: descriptors that it opens when it serves, beside those
+OWN_DESCRIPTORS = 3
 #: characters of a line of the log that a stranger may fill
 _LONGEST_WORDS = 300
 
@@ -418,6 +423,8 @@ def open_server(
         if ending is not None:
             ending.begin()
         monitor_listener = open_monitor_listener(config.monitor_address, listener.address, config.max_message_bytes)
+        if lack := lack_of_descriptors(OWN_DESCRIPTORS + FEWEST_CONNECTIONS):
+            raise ScalerError(f"nobody could connect: {lack}")
         return Server(config, listener, security, monitor_listener, jobs, succession, copies)
     except BaseException:
         if monitor_listener is not None:

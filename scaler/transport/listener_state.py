@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import logging
 import math
-import os
 import resource
 
-from scaler.common.process_limits import usable
+from scaler.common.process_limits import open_descriptors, usable
 from scaler.transport.notices import Notices
 
 #: Seconds between two looks at how many descriptors the rest of the process has.
@@ -53,20 +51,8 @@ class ListenerState:
             return False
         if now - self._looked >= _LOOK_SECONDS:
             try:
-                self._others = _open_descriptors() - self.connections
+                self._others = open_descriptors() - self.connections
             except OSError:  # not even one for the look
                 return True
             self._looked = now
         return self.connections + self._others >= usable(most)
-
-
-def _open_descriptors() -> int:
-    """How many this process has, or at least so many where nobody tells. Raises OSError if it can have no more."""
-    try:
-        return len(os.listdir("/dev/fd")) - 1
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise
-    free = os.open(os.devnull, os.O_RDONLY)  # as without /proc: the lowest number is given out first
-    os.close(free)
-    return free

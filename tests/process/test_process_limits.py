@@ -54,6 +54,19 @@ def test_too_few_descriptors_for_a_cluster_are_said_with_their_limit_and_just_en
     assert run(enough) == "1\n"
 
 
+def test_a_scheduler_to_which_nobody_could_connect_says_so_and_ends(tmp_path):
+    log = tmp_path / "log"
+    command = [*program("scaler_scheduler", "scheduler"), "tcp://127.0.0.1:0"]
+    with log.open("w") as file:
+        limited = ["sh", "-c", 'ulimit -n 20; exec "$@"', "sh", *command]
+        ended = subprocess.run(limited, stdout=file, stderr=file, timeout=60)
+    assert ended.returncode == 1
+    (said,) = (line for line in log.read_text().splitlines() if "ERROR" in line)
+    words = r"nobody could connect: a process may have 20 descriptors open here \(RLIMIT_NOFILE\).*needs (\d+) at least"
+    assert int(re.search(words, said)[1]) > 20
+    assert "listens at" not in log.read_text()
+
+
 def test_an_agent_has_the_sockets_of_its_workers_or_says_in_a_line_that_it_may_not(tmp_path):
     """40 workers have 80 sockets; a limit that it may raise itself is no obstacle."""
     log = tmp_path / "log"
