@@ -40,6 +40,20 @@ class _Span(Generic[B]):
     after: "_Span[B]"
 
 
+def _link(before: _Span[B], batch: B, lo: int, hi: int) -> _Span[B]:
+    """A new span behind another one."""
+    span: _Span[B] = _Span()
+    span.batch, span.lo, span.hi = batch, lo, hi
+    after = before.after
+    span.before, span.after = before, after
+    before.after = after.before = span
+    return span
+
+
+def _unlink(span: _Span[B]) -> None:
+    span.before.after, span.after.before = span.after, span.before
+
+
 class _Line(Generic[B]):
     """The spans of one client in their order; no row of a batch is in two of them."""
 
@@ -54,11 +68,7 @@ class _Line(Generic[B]):
 
     def insert(self, before: _Span[B], batch: B, lo: int, hi: int) -> None:
         """Put rows behind a span, or behind `end`: before all others."""
-        span: _Span[B] = _Span()
-        span.batch, span.lo, span.hi = batch, lo, hi
-        after = before.after
-        span.before, span.after = before, after
-        before.after = after.before = span
+        span = _link(before, batch, lo, hi)
         known = self.of.get(batch.id)
         if known is None:
             self.of[batch.id] = [span]
@@ -69,12 +79,49 @@ class _Line(Generic[B]):
 
     def remove(self, span: _Span[B]) -> None:
         """Take a span out."""
-        span.before.after, span.after.before = span.after, span.before
+        _unlink(span)
         known = self.of[span.batch.id]
         if len(known) == 1:
             del self.of[span.batch.id]
         else:
             del known[0 if known[0] is span else bisect_left(known, span.lo, key=_LO)]
+
+    def remove_all(self, batch: int, spans: list[tuple[int, int]]) -> int:
+        """Take rows of a batch out that are named in ascending order; how many were here."""
+        known = self.of.get(batch)
+        if known is None:
+            return 0
+        first = at = max(0, bisect_right(known, spans[0][0], key=_LO) - 1)
+        left: list[_Span[B]] = []
+        end, rows = len(known), 0
+        for lo, hi in spans:
+            if at < end and known[at].hi <= lo:
+                reached = max(at + 1, bisect_right(known, lo, at, key=_LO) - 1)
+                left += known[at:reached]
+                at = reached
+                if at < end and known[at].hi <= lo:
+                    left.append(known[at])
+                    at += 1
+            while at < end and known[at].lo < hi:
+                span = known[at]
+                a, b = span.lo, span.hi
+                rows += min(b, hi) - max(a, lo)
+                if a < lo:
+                    span.hi = lo
+                    left.append(span)
+                    if hi < b:
+                        known[at] = _link(span, span.batch, hi, b)
+                        break
+                elif hi < b:
+                    span.lo = hi
+                    break
+                else:
+                    _unlink(span)
+                at += 1
+        known[first:at] = left
+        if not known:
+            del self.of[batch]
+        return rows
 
     def clear(self) -> int:
         """Take all out; the rows that were here."""
@@ -214,6 +261,13 @@ class SpanQueue(Generic[B]):
         self._settle(client)
         return found
 
+    def remove_all(self, client: int, batch: int, spans: list[tuple[int, int]]) -> None:
+        """Take out rows of a batch: spans that ascend and have no row in common, many at the price of few."""
+        line = self._clients.get(client)
+        if line is not None:
+            self.rows -= line.remove_all(batch, spans)
+            self._settle(client)
+
     def of_client(self, client: int) -> Iterable[tuple[B, int, int]]:
         """The spans of one client, in order."""
         return self._clients.get(client, ())
@@ -234,6 +288,24 @@ def runs_of(rows: list[int]) -> Iterator[tuple[int, int]]:
             lo = row
         previous = row
     yield lo, previous + 1
+
+
+def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What some spans cover, ascending, as few spans.
+
+    >>> joined([(4, 6), (0, 2), (1, 3), (3, 4), (8, 9), (0, 1)])
+    [(0, 6), (8, 9)]
+    """
+    made: list[tuple[int, int]] = []
+    end = -1
+    for lo, hi in sorted(spans):
+        if lo > end:
+            made.append((lo, hi))
+            end = hi
+        elif hi > end:
+            made[-1] = (made[-1][0], hi)
+            end = hi
+    return made
 
 
 def without(spans: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

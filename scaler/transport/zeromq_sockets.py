@@ -15,6 +15,9 @@ from scaler.transport.port import SLACK_BYTES, Message, Sendable
 #: Messages and bytes one call of `receive` takes before others have their turn.
 _PASS_MESSAGES = 1024
 _PASS_BYTES = 1 << 24
+#: The same of messages below `LARGE`, which cost those who deal with them much more than they are large: peers take
+#: turns message by message, so nobody's next one waits for more than this of the others'.
+_PASS_SMALL_BYTES = 1 << 16
 #: A peer that says nothing useful for this long while shaking hands is dropped, in milliseconds.
 _HANDSHAKE_MILLISECONDS = 10_000
 #: What monitors tell of: connections that come and go, and how handshakes end.
@@ -70,13 +73,15 @@ def has_input(asked: zmq.Socket[bytes]) -> bool:
 
 def drain(via: zmq.Socket[bytes], receive_one: Callable[[], int]) -> bool:
     """Call `receive_one` (it returns the bytes taken) until nothing is left; True if it stopped before that."""
-    taken = 0
+    taken = small = 0
     for _ in range(_PASS_MESSAGES):
         try:
-            taken += receive_one()
+            size = receive_one()
         except zmq.Again:
             return False
-        if taken > _PASS_BYTES:
+        taken += size
+        small += size if size < LARGE else 0
+        if taken > _PASS_BYTES or small > _PASS_SMALL_BYTES:
             break
     return True
 

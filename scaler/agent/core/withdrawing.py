@@ -14,7 +14,7 @@ from scaler.agent.core.events import LookAt, Looked
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
-from scaler.agent.state.worker_records import IDLE, SILENT, KillKind, WorkerRecord
+from scaler.agent.state.worker_records import IDLE, SILENT, Dispatch, KillKind, WorkerRecord
 from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import (
     CANCELLED,
@@ -34,6 +34,11 @@ FORCE_PATIENCE = 0.1
 def withdraw(state: HostState, out: Outgoing, spans: Spans, what: WithdrawalKind) -> None:
     """Take these rows back; those that are claimed and not here are refused."""
     gone = Spans()
+    #: all dispatches, by the batch that they are of
+    dispatched: dict[Key, list[tuple[WorkerRecord, Dispatch]]] = {}
+    for worker in state.workers.records.values():
+        for dispatch in worker.dispatches.values():
+            dispatched.setdefault(dispatch.origin.key, []).append((worker, dispatch))
     for client, batch, lo, hi in spans:
         found = 0
         for a, b in staging.remove_rows(state, out, client, batch, lo, hi):
@@ -41,13 +46,11 @@ def withdraw(state: HostState, out: Outgoing, spans: Spans, what: WithdrawalKind
             found += b - a
         if found == hi - lo:
             continue
-        for worker in state.workers.records.values():
-            for dispatch in worker.dispatches.values():
-                if dispatch.origin.key == (client, batch):
-                    for a, b in dispatch.left:
-                        rows = range(max(a, lo), min(b, hi))
-                        found += len(rows)
-                        _withdraw_from(state, out, worker, client, batch, rows, what)
+        for worker, dispatch in dispatched.get((client, batch), ()):
+            for a, b in dispatch.left:
+                rows = range(max(a, lo), min(b, hi))
+                found += len(rows)
+                _withdraw_from(state, out, worker, client, batch, rows, what)
         if found < hi - lo and what is WithdrawalKind.CLAIM:
             gone.add(client, batch, lo, hi)
     if gone:

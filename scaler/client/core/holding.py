@@ -24,8 +24,6 @@ LINGER = 0.02
 #: seconds that rows are held back to begin with, and longer for each one that ends here, and for each other one that is
 #: cancelled meanwhile: whoever is slower does without
 FIRST_TAKE, EACH_TAKES, ASKING_TAKES = 0.05, 0.002, 0.01
-#: spans of rows that one message asks to have cancelled, at most
-SPANS = 10_000
 
 
 class Holding:
@@ -124,7 +122,7 @@ class Holding:
         self._asked += 1
         self._late += 1
         hold = TaskHold(cancelled.clients[:1], cancelled.batches[:1], cancelled.spans[:2])
-        return [hold], [*map(TaskCancel, parts_of(cancelled)), TaskHold()]
+        return [hold], [*map(TaskCancel, cancelled.parts()), TaskHold()]
 
     def forget(self) -> None:
         """The scheduler that was asked is gone."""
@@ -139,12 +137,4 @@ class Holding:
 
     def _told(self) -> list[Message]:
         ended, self._ended = self._ended, Spans()
-        return [TaskCancel(part) for part in parts_of(ended)]
-
-
-def parts_of(spans: Spans) -> list[Spans]:
-    """The same spans in messages between which the scheduler can see to others."""
-    return [
-        Spans(spans.clients[at : at + SPANS], spans.batches[at : at + SPANS], spans.spans[2 * at : 2 * (at + SPANS)])
-        for at in range(0, len(spans.batches), SPANS)
-    ]
+        return [TaskCancel(part) for part in ended.parts()] if ended else []

@@ -6,6 +6,7 @@ from typing import Any
 
 from scaler.client.core.events import BatchGroup, Submit
 from scaler.common.records import entity
+from scaler.protocol.codes import MOST_SPANS
 from scaler.protocol.messages import GRAPH, Spans, Task
 
 #: batches that have ended and are not looked for: as many as are pending, and so many more, before they are left out
@@ -140,7 +141,10 @@ class PendingBatches:
         return found
 
     def rows_near(self, row_id: int, rows: int, backwards: bool) -> Spans:
-        """Rows with tokens of their own that come after this one, or before it, and have not ended; at most so many."""
+        """Rows with tokens of their own that come after this one, or before it, and have not ended; at most so many.
+
+        They are as many spans as one message may name, at most.
+        """
         order, found = self._order, Spans()
         at = bisect_right(order, row_id) - 1
         while rows > 0 and 0 <= at < len(order):
@@ -155,7 +159,7 @@ class PendingBatches:
             else:
                 lo = done.find(0, max(0, row_id + 1 - batch))
                 hi = min(len(done), lo + rows) if lo >= 0 else -1
-            while 0 <= lo < hi:
+            while 0 <= lo < hi and len(found.batches) < MOST_SPANS:
                 end = done.find(1, lo, hi)
                 end = hi if end < 0 else end
                 if lo < end:

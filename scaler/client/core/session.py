@@ -31,7 +31,7 @@ from scaler.client.core.events import (
     Transmit,
     Welcomed,
 )
-from scaler.client.core.holding import Holding, parts_of
+from scaler.client.core.holding import Holding
 from scaler.client.core.lineage import Lineage
 from scaler.client.core.object_table import ObjectTable, announce_message, release_message
 from scaler.client.core.pending import PendingBatch, PendingBatches
@@ -213,7 +213,7 @@ class SessionCore:
         self._unanswered.add_cancel(event, self.pending)
         if self._is_silenced:
             return []
-        asked: list[Effect] = [Transmit(TaskCancel(part, event.force)) for part in parts_of(spans)]
+        asked: list[Effect] = [Transmit(TaskCancel(part, event.force)) for part in spans.parts()]
         if is_lone:
             pending, row = rows[0]
             said = self.holding.ask(self.pending, pending.task.batch + row, event.streak, self._now)
@@ -235,7 +235,7 @@ class SessionCore:
         if self._is_silenced:
             return []
         spans = _spans_of_rows(rows[len(rows) // 2 :])
-        return [Transmit(TaskClaim(spans.clients, spans.batches, spans.spans))]
+        return [Transmit(TaskClaim(part.clients, part.batches, part.spans)) for part in spans.parts()]
 
     # ---- the scheduler's side --------------------------------------------------------------------------------------
     def _welcomed(self, event: Welcomed) -> list[Effect]:

@@ -1,11 +1,18 @@
-"""Rows that are named: those that run, are taken out, claimed or given back."""
+"""Rows that are named: those that run, are taken out, claimed or given back.
+
+What anybody may ask a scheduler for costs it some microseconds for each span, whoever has the rows. So what asks for
+rows names `MOST_SPANS` at most, and has to be said in parts if there are more: between two messages others are served,
+and whoever asks for too much at once waits where all wait, in its connection. What agents say of rows that they have
+is not limited: they were given these.
+"""
 
 from array import array
 from collections.abc import Iterator
 
 from scaler.common.records import record
+from scaler.protocol.codes import MOST_SPANS
 from scaler.protocol.messages.columns import column, u32, u64
-from scaler.protocol.messages.message import Message, require, rows_in
+from scaler.protocol.messages.message import Malformed, Message, require, rows_in
 
 
 @record
@@ -29,9 +36,24 @@ class Spans(Message):
     def __bool__(self) -> bool:
         return len(self.batches) > 0
 
+    def parts(self) -> "list[Spans]":
+        """The same spans in their order, as many in each part as one message may ask for."""
+        if len(self.batches) <= MOST_SPANS:
+            return [Spans(self.clients, self.batches, self.spans)]
+        return [
+            Spans(self.clients[at:end], self.batches[at:end], self.spans[2 * at : 2 * end])
+            for at, end in ((at, at + MOST_SPANS) for at in range(0, len(self.batches), MOST_SPANS))
+        ]
+
     def validate(self) -> None:
         rows_in(self.spans)
         require(len(self.clients) == len(self.batches) == len(self.spans) // 2, "columns of one length")
+
+
+def _check_number(spans: Spans) -> None:
+    """Raise `Malformed` for more spans than one message may ask for."""
+    if len(spans.batches) > MOST_SPANS:
+        raise Malformed(f"{len(spans.batches):,} spans, of which it may name {MOST_SPANS:,}")
 
 
 class TaskBegun(Spans):
@@ -54,6 +76,7 @@ class TaskCancel(Message):
     force: bool = False
 
     def validate(self) -> None:
+        _check_number(self.spans)
         self.spans.validate()
 
 
@@ -62,11 +85,19 @@ class TaskHold(Spans):
 
     __slots__ = ()
 
+    def validate(self) -> None:
+        _check_number(self)
+        Spans.validate(self)
+
 
 class TaskClaim(Spans):
     """A client inside a task waits for these rows of its own and offers to run those that have not begun."""
 
     __slots__ = ()
+
+    def validate(self) -> None:
+        _check_number(self)
+        Spans.validate(self)
 
 
 @record

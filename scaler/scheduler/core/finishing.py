@@ -82,9 +82,29 @@ def fail(state: ClusterState, out: Outgoing, move: Fail) -> list[Move]:
     return moves
 
 
-def cancel(state: ClusterState, out: Outgoing, batch: Batch, lo: int, hi: int) -> list[Move]:
-    """Rows [lo, hi) that no agent has, all in one place and not done, end as cancelled."""
-    return finish(state, out, batch, SpanResult(batch.id, lo, hi, CANCELLED, 0, 0, NO_SIZES, b""), None)
+def cancel(state: ClusterState, out: Outgoing, batch: Batch, spans: list[tuple[int, int]]) -> list[Move]:
+    """Rows that no agent has end as cancelled; these spans ascend, each is all in one place and not done.
+
+    They may be many, of one row each. Those of a batch whose rows concern no others end all together.
+    """
+    moves: list[Move] = []
+    if len(spans) > 1 and _is_plain(batch):
+        transitions.end_queued(state, batch, spans, Cause.CANCELLED)
+        out.cancelled(batch.client, batch.id, spans)
+        if not batch.left:
+            lifetimes.end_batch(state, state.clients[batch.client], batch)
+        return moves
+    for lo, hi in spans:
+        moves += finish(state, out, batch, SpanResult(batch.id, lo, hi, CANCELLED, 0, 0, NO_SIZES, b""), None)
+    return moves
+
+
+def _is_plain(batch: Batch) -> bool:
+    """Its rows need nothing and never waited, nobody needs them, none runs again, and its client wants all results."""
+    return not (
+        batch.has_come_back or batch.keeps or batch.waiters or batch.task.wanted or batch.needs is not None
+        or batch.missing is not None or batch.lineage is not None
+    )  # fmt: skip
 
 
 def hand_over(state: ClusterState, batch: Batch, lo: int, hi: int) -> list[Move]:

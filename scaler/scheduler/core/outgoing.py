@@ -1,6 +1,6 @@
 """What one `handle` of the scheduler's core is going to send, gathered so that each peer gets few, large messages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from scaler.errors import ProtocolError
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
@@ -126,6 +126,13 @@ class Outgoing:
                 builder = self._results[client] = ResultBuilder(client)
             builder.add(part)
 
+    def cancelled(self, client: int, batch: int, spans: list[tuple[int, int]]) -> None:
+        """Add spans of a batch that all end as cancelled to the client's next TaskResult."""
+        builder = self._results.get(client)
+        if builder is None:
+            builder = self._results[client] = ResultBuilder(client)
+        builder.add_cancelled(batch, spans)
+
     def flush_results(self, client: int) -> None:
         """Send what was gathered for this client."""
         builder = self._results.pop(client, None)
@@ -149,7 +156,9 @@ class Outgoing:
                 self._flush_tasks(state, agent)
         state.touched.clear()
         if self._questions:
-            self.effects += [Send(agent, message) for agent, _, message in self._questions if agent in state.agents]
+            for number, _, message in self._questions:
+                if number in state.agents:
+                    self.effects += [Send(number, part) for part in _parts(message)]
             self._questions.clear()
         self._stories_left = STORIES
         effects, self.effects = self.effects, []
@@ -218,3 +227,13 @@ class Outgoing:
                 self.effects.append(Send(agent.number, task))
             else:
                 self.effects += [Send(agent.number, part) for part in parted(task, self.limit)]
+
+
+def _parts(question: TaskCancel | TaskClaim) -> Iterator[TaskCancel | TaskClaim]:
+    """A question as messages that name as many spans as they may."""
+    if isinstance(question, TaskCancel):
+        for part in question.spans.parts():
+            yield TaskCancel(part, question.force)
+    else:
+        for part in question.parts():
+            yield TaskClaim(part.clients, part.batches, part.spans)

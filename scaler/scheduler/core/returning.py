@@ -126,7 +126,8 @@ def _come_late(state: ClusterState, out: Outgoing, client: ClientRecord, agent: 
         else:
             agent.over.append((client.number, batch))
     if spans:
-        out.send(agent.number, TaskCancel(spans, force=True))
+        for part in spans.parts():
+            out.send(agent.number, TaskCancel(part, force=True))
         late_rows.await_ends(state, agent, client.number, holding.rows)
 
 

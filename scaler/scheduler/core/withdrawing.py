@@ -4,8 +4,9 @@ Rows that no agent has are taken at once. For the others their agents are asked,
 until they have answered: rows that come back for another reason meanwhile are taken here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from scaler.common.spans import joined
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import (
@@ -44,15 +45,17 @@ def spans_at(state: ClusterState, agent: AgentRecord, spans: Spans) -> Iterator[
             yield client, batch, a, b
 
 
-def _sort_by_place(batch: Batch, lo: int, hi: int) -> tuple[list[tuple[int, int]], Elsewhere]:
+def _sort_by_place(batch: Batch, spans: Iterable[tuple[int, int]]) -> tuple[list[tuple[int, int]], Elsewhere]:
     """The spans of rows that no agent has and that have not ended, and by agent the spans that are there."""
+    column = batch.place
     here: list[tuple[int, int]] = []
     elsewhere: Elsewhere = {}
-    for place, a, b in batch.runs(lo, hi):
-        if place >= AGENT:
-            elsewhere.setdefault(place - AGENT, []).append((a, b))
-        elif place != DONE:
-            here.append((a, b))
+    for lo, hi in spans:
+        for place, a, b in ((column[lo], lo, hi),) if hi - lo == 1 else batch.runs(lo, hi):
+            if place >= AGENT:
+                elsewhere.setdefault(place - AGENT, []).append((a, b))
+            elif place != DONE:
+                here.append((a, b))
     return here, elsewhere
 
 
@@ -69,21 +72,28 @@ def _note_asked(
 
 # ---- what clients ask ------------------------------------------------------------------------------------------------
 def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskCancel) -> list[Move]:
-    """Rows are to be cancelled: those that no agent has end now, the agents that have the others are asked."""
+    """Rows are to be cancelled: those that no agent has end now, the agents that have the others are asked.
+
+    Each row is looked at once, however often it is named: a message may have many spans that are large.
+    """
     moves: list[Move] = []
     questions: dict[int, Spans] = {}
     kind = WithdrawalKind.FORCE if message.force else WithdrawalKind.CANCEL
+    named: dict[Batch, list[tuple[int, int]]] = {}
     for _, batch_id, lo, hi in message.spans:
         batch = client.batches.get(batch_id)
         if batch is None or hi > batch.rows:
             state.ended.not_found += hi - lo
-            continue
-        here, elsewhere = _sort_by_place(batch, lo, hi)
-        for a, b in here:
-            moves += finishing.cancel(state, out, batch, a, b)
+        elif batch in named:
+            named[batch].append((lo, hi))
+        else:
+            named[batch] = [(lo, hi)]
+    for batch, spans in named.items():
+        here, elsewhere = _sort_by_place(batch, joined(spans) if len(spans) > 1 else spans)
+        moves += finishing.cancel(state, out, batch, here)
         _note_asked(state, batch, elsewhere, questions, kind)
-    for number, spans in questions.items():
-        out.ask(number, client.number, TaskCancel(spans, message.force))
+    for number, question in questions.items():
+        out.ask(number, client.number, TaskCancel(question, message.force))
     return moves
 
 
@@ -105,10 +115,11 @@ def hold(state: ClusterState, out: Outgoing, client: ClientRecord, message: Task
         batch = client.batches.get(batch_id)
         if batch is None or hi > batch.rows or batch.is_recomputing(lo, hi):
             continue
-        for a, b in _sort_by_place(batch, lo, hi)[0]:
+        for a, b in _sort_by_place(batch, [(lo, hi)])[0]:
             if batch.attempts is None or not batch.attempts.returns:
                 held.add(0, batch_id, a, b)
-    out.send(client.number, held)
+    first = held.parts()[0]  # of others it is not told: it asks about these one by one
+    out.send(client.number, TaskHold(first.clients, first.batches, first.spans))
 
 
 def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskClaim) -> list[Move]:
@@ -127,7 +138,7 @@ def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: Tas
         ):
             refused.add(client.number, batch_id, lo, hi)
             continue
-        here, elsewhere = _sort_by_place(batch, lo, hi)
+        here, elsewhere = _sort_by_place(batch, [(lo, hi)])
         found = sum(b - a for a, b in here) + sum(b - a for spans in elsewhere.values() for a, b in spans)
         if found < hi - lo:  # some have ended: their results are on the way
             refused.add(client.number, batch_id, lo, hi)

@@ -17,6 +17,9 @@ from scaler.common.records import entity, record
 from scaler.protocol.messages import Task
 from scaler.scheduler.state.function_records import FunctionRecord, Tally
 
+#: rows in one place that are looked at one by one
+FEW_ROWS = 16
+
 
 class Place(IntEnum):
     """Where a row is; an agent's place is AGENT plus the agent's number."""
@@ -170,13 +173,29 @@ class Batch:
             return self.place[lo] == place
         return self.place[lo:hi].tobytes() == place.to_bytes(4, byteorder) * (hi - lo)  # a third of what arrays take
 
+    def _end_of_run(self, lo: int, stop: int) -> int:
+        """Where the rows before `stop` end that are in the same place as `lo` and follow it.
+
+        Row by row as long as they are few; then more and more of them are looked at together, and fewer at the end.
+        """
+        column, place, end = self.place, self.place[lo], lo + 1
+        few = min(stop, lo + FEW_ROWS)
+        while end < few and column[end] == place:
+            end += 1
+        together = FEW_ROWS
+        while end < stop and column[end] == place:
+            upto = min(stop, end + together)
+            if self.are_in(end, upto, place):
+                end, together = upto, together * 2
+            else:
+                together = max(1, together // 4)
+        return end
+
     def runs(self, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, int, int]]:
         """The rows of [lo, hi), of all if not given, as spans whose rows are in one place: that place, and the span."""
         column, stop = self.place, self.rows if hi is None else hi
         while lo < stop:
-            place, end = column[lo], lo + 1
-            while end < stop and column[end] == place:
-                end += 1
+            place, end = column[lo], self._end_of_run(lo, stop)
             yield place, lo, end
             lo = end
 
@@ -189,9 +208,7 @@ class Batch:
                 lo = column.index(place, lo, stop)
             except ValueError:
                 return spans
-            end = lo + 1
-            while end < stop and column[end] == place:
-                end += 1
+            end = self._end_of_run(lo, stop)
             spans.append((lo, end))
             lo = end
 

@@ -103,6 +103,21 @@ class ReadyQueues:
             found += self._queues[key].remove(batch.client, batch.id, lo, hi)
         return found
 
+    def remove_all(self, batch: Batch, spans: list[tuple[int, int]]) -> None:
+        """Take out many spans of rows, which ascend."""
+        if self._held and batch.client in self._held:
+            held = self._held[batch.client].get(batch.queue_class)
+            if held is not None:
+                held.remove_all(batch.client, batch.id, spans)
+            return
+        queue = self._queues.get(batch.queue_class) or self._unmet.get(batch.queue_class)
+        if queue is not None:
+            queue.remove_all(batch.client, batch.id, spans)
+        if self._unmet:
+            self._forget_unmet(batch.queue_class)
+        for key in self._aside.get(batch.queue_class, ()) if self._aside else ():
+            self._queues[key].remove_all(batch.client, batch.id, spans)
+
     def set_aside(self, key: QueueKey, grade: int) -> None:
         """The next rows of a queue, which take so many seconds (a power of two) at most, are to be in nobody's way."""
         batch, lo, hi = self._queues[key].take(1 << 32)

@@ -167,7 +167,33 @@ def hold(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int) -> Non
 def end(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int) -> None:
     """Rows have ended."""
     _take_out(state, batch, lo, hi, DONE, DONE, cause)
-    rows, function = hi - lo, batch.function
+    _count_ended(state, batch, hi - lo, cause)
+
+
+def end_queued(state: ClusterState, batch: Batch, spans: list[tuple[int, int]], cause: int) -> None:
+    """Many spans of queued rows of a batch, which ascend, have ended: what `end` does with each, at less cost."""
+    column, facts, total = batch.place, state.facts, 0
+    for lo, hi in spans:
+        if not (column[lo] == QUEUED if hi - lo == 1 else batch.are_in(lo, hi, QUEUED)):
+            raise _illegal(batch, lo, hi, DONE, cause)
+    if _move_key(QUEUED, DONE, cause) not in _LEGAL:
+        raise _illegal(batch, *spans[0], DONE, cause)
+    for lo, hi in spans:
+        rows = hi - lo
+        total += rows
+        if rows == 1:
+            column[lo] = DONE
+        else:
+            column[lo:hi] = u32([DONE]) * rows
+        if facts.wanted:
+            facts.tell((batch.client, batch.id, lo, hi, QUEUED, DONE, cause))
+    batch.tally.queued -= total
+    state.queues.remove_all(batch, spans)
+    _count_ended(state, batch, total, cause)
+
+
+def _count_ended(state: ClusterState, batch: Batch, rows: int, cause: int) -> None:
+    function = batch.function
     batch.left -= rows
     state.clients[batch.client].outstanding -= rows
     if cause in _FINISHING:

@@ -1,0 +1,203 @@
+"""Rows that are named one by one, thousands in a message: what that may cost a scheduler, and that nothing is lost."""
+
+import itertools
+import random
+from dataclasses import dataclass
+
+import pytest
+from simulator.scripted import FakeScheduler, as_heard, result, spans, task
+from support.counting import calls_of
+
+from scaler.common.spans import SpanQueue
+from scaler.errors import ProtocolError
+from scaler.protocol.codes import MOST_SPANS
+from scaler.protocol.messages import CANCELLED, Message, Spans, TaskCancel, TaskClaim, TaskHold, u32
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED
+from scaler.transport.framing import LARGE
+from scaler.transport.zeromq_sockets import drain
+
+
+def every_second(count: int, batch: int = 10, first: int = 0) -> list[tuple[int, int, int]]:
+    """So many spans of a row each."""
+    return [(batch, row, row + 1) for row in range(first, first + 2 * count, 2)]
+
+
+def cancel(count: int) -> TaskCancel:
+    """So many rows are to be cancelled."""
+    return TaskCancel(spans(Spans, 0, *every_second(count)))
+
+
+# ---- what may be said ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", [TaskCancel, TaskHold, TaskClaim])
+def test_a_message_that_asks_for_more_spans_than_it_may_is_none_and_says_how_many(kind: type[Message]) -> None:
+    def asks_for(count: int) -> Message:
+        return cancel(count) if kind is TaskCancel else spans(kind, 0, *every_second(count))
+
+    assert isinstance(as_heard(asks_for(MOST_SPANS)), kind)
+    words = f"a malformed {kind.__name__}: {MOST_SPANS + 1:,} spans, of which it may name {MOST_SPANS:,}"
+    with pytest.raises(ProtocolError, match=words):
+        as_heard(asks_for(MOST_SPANS + 1))
+
+
+@pytest.mark.parametrize("count", [0, 1, MOST_SPANS, MOST_SPANS + 1, 3 * MOST_SPANS - 1])
+def test_many_spans_are_said_in_parts_that_are_heard(count: int) -> None:
+    whole = spans(Spans, 7, *every_second(count))
+    heard = [as_heard(TaskCancel(part)).spans for part in whole.parts()]
+    assert [span for part in heard for span in part] == list(whole)
+    assert len(heard) == max(1, -(-count // MOST_SPANS))
+
+
+def test_an_agent_is_asked_in_parts_for_rows_that_a_client_named_in_one_span() -> None:
+    rows = 2 * MOST_SPANS + 20
+    scheduler = FakeScheduler(rows)
+    (agent,), client = scheduler.agents, scheduler.client()
+    scheduler.say(client, task(10, rows))
+    assert scheduler.holds(agent) == rows
+    scheduler.report(agent, client, *[result(*span) for span in every_second(rows // 2, first=1)])
+    scheduler.heard(agent)
+    scheduler.cancel(client, (10, 0, rows))
+    asked = scheduler.heard(agent, TaskCancel)
+    assert [span[1:] for part in asked for span in as_heard(part).spans] == every_second(rows // 2)
+    assert len(asked) == 2
+
+
+def test_a_scheduler_names_no_more_rows_that_it_holds_back_than_a_message_may() -> None:
+    rows = 2 * MOST_SPANS + 20
+    scheduler = FakeScheduler()
+    client = scheduler.client()
+    scheduler.say(client, task(10, rows))
+    for part in spans(Spans, client, *every_second(rows // 2)).parts():
+        scheduler.say(client, TaskCancel(part))
+    scheduler.say(client, spans(TaskHold, client, (10, 0, rows)))
+    (held,) = scheduler.heard(client, TaskHold)
+    assert [span[1:] for span in as_heard(held)] == every_second(MOST_SPANS, first=1)
+
+
+# ---- what it costs ---------------------------------------------------------------------------------------------------
+def calls_to_cancel(*rows: tuple[int, int, int]) -> int:
+    """Calls in the scheduler's core for one message that names these of a client's 4,000 queued rows."""
+    scheduler = FakeScheduler()
+    client = scheduler.client()
+    scheduler.say(client, task(10, 4_000))
+    message = TaskCancel(spans(Spans, client, *rows))
+    return calls_of(lambda: scheduler.say(client, message))
+
+
+def test_a_row_among_many_that_are_cancelled_at_once_costs_few_calls() -> None:
+    some, more = calls_to_cancel(*every_second(500)), calls_to_cancel(*every_second(1_500))
+    assert (more - some) / 1_000 < 12  # one by one they take 49
+
+
+def test_rows_that_are_named_again_and_again_in_a_message_are_looked_at_once() -> None:
+    once, often = calls_to_cancel((10, 0, 4_000)), calls_to_cancel(*[(10, 0, 4_000)] * 1_000)
+    assert (often - once) / 1_000 < 3
+
+
+def test_the_end_of_many_rows_in_one_place_is_found_without_a_look_at_each() -> None:
+    scheduler = FakeScheduler()
+    client = scheduler.client()
+    scheduler.say(client, task(10, 100_000))
+    batch = scheduler.core.state.clients[client].batches[10]
+    assert list(batch.runs()) == [(QUEUED, 0, 100_000)]
+    assert calls_of(lambda: list(batch.runs())) < 200
+
+
+def test_whoever_has_many_small_messages_under_way_lets_others_be_served_in_between() -> None:
+    taken: list[int] = []
+
+    def receive(size: int) -> int:
+        taken.append(size)
+        return size
+
+    sizes = iter([LARGE, 40_000, LARGE, 40_000, 40_000])
+    assert drain(None, lambda: receive(next(sizes)))  # type: ignore[arg-type]
+    assert len(taken) == 4
+
+
+# ---- that it is the same ---------------------------------------------------------------------------------------------
+def test_many_rows_end_as_one_by_one() -> None:
+    def ends(
+        *messages: list[tuple[int, int, int]],
+    ) -> tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int]]]:
+        scheduler = FakeScheduler()
+        client = scheduler.client()
+        scheduler.say(client, task(10, 60), task(100, 9))
+        for rows in messages:
+            scheduler.cancel(client, *rows)
+        state = scheduler.core.state
+        assert sum(function.cancelled for function in state.clients[client].functions.values()) == 32
+        assert state.clients[client].outstanding == state.queues.rows == 37
+        return scheduler.ends(client), list(state.clients[client].batches[10].runs())
+
+    named = [*every_second(20, first=3), (10, 50, 55), (100, 0, 3), (100, 5, 9)]
+    shuffled = random.Random(5).sample(named, len(named))
+    together, places = ends(shuffled)
+    one_by_one, same_places = ends(*[[span] for span in named])
+    assert sorted(together) == sorted(one_by_one) == sorted((*span, CANCELLED) for span in named)
+    assert places == same_places
+    assert sum(hi - lo for place, lo, hi in places if place == DONE) == 25
+
+
+def test_the_last_rows_of_a_batch_end_it_though_they_are_many() -> None:
+    scheduler = FakeScheduler()
+    client = scheduler.client()
+    scheduler.say(client, task(10, 40))
+    scheduler.cancel(client, *every_second(20))
+    scheduler.cancel(client, *every_second(20, first=1))
+    assert not scheduler.core.state.clients[client].batches
+
+
+@dataclass(eq=False)
+class Batch:
+    """As much of a batch as the queue looks at."""
+
+    client: int
+    id: int
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_many_spans_are_taken_out_of_a_queue_as_one_by_one(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def bounds(chance: random.Random) -> list[tuple[int, int]]:
+        edges = sorted(chance.sample(range(60), 2 * chance.randrange(1, 12)))
+        return list(zip(edges[::2], edges[1::2], strict=True))
+
+    first, second = Batch(1, 10), Batch(1, 20)
+    queued = [(batch, lo, hi) for batch in (first, second) for lo, hi in bounds(chance)]
+    chance.shuffle(queued)
+    together: SpanQueue[Batch] = SpanQueue()
+    apart: SpanQueue[Batch] = SpanQueue()
+    for span in queued:
+        together.append(*span)
+        apart.append(*span)
+    for _ in range(3):
+        named = bounds(chance)
+        together.remove_all(1, 10, named)
+        for lo, hi in named:
+            apart.remove(1, 10, lo, hi)
+        assert list(together) == list(apart)
+        assert together.rows == apart.rows == sum(hi - lo for _, lo, hi in together)
+    together.prepend(first, 100, 101)
+    together.remove_all(1, 10, [(0, 200)])
+    together.remove_all(1, 20, [(0, 60)])
+    assert not together.rows
+    assert list(together) == []
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_runs_are_the_rows_that_are_in_one_place_and_neighbours(seed: int) -> None:
+    chance = random.Random(seed)
+    scheduler = FakeScheduler()
+    client = scheduler.client()
+    places: list[int] = []
+    for _ in range(chance.randrange(1, 8)):
+        places += [chance.choice((QUEUED, DONE, AGENT + 3))] * chance.choice((1, 2, 15, 16, 17, 18, 50, 300, 1_000))
+    scheduler.say(client, task(10, len(places)))
+    batch = scheduler.core.state.clients[client].batches[10]
+    batch.place[:] = u32(places)
+    lo, hi = sorted(chance.sample(range(len(places) + 1), 2))
+    runs = list(batch.runs(lo, hi))
+    assert [place for place, a, b in runs for _ in range(a, b)] == places[lo:hi]
+    assert all(before[0] != after[0] and before[2] == after[1] for before, after in itertools.pairwise(runs))
+    assert batch.spans_in(DONE, lo, hi) == [(a, b) for place, a, b in runs if place == DONE]
