@@ -31,7 +31,7 @@ def main(agents: int, workers: int) -> None:
     """Print the times of one snapshot, milliseconds."""
     core = SchedulerCore(Limits(1e9, 1e9, 3, True))
     terms = Terms(1, PROTOCOL_VERSION, True, 1.0, 1e9, 1e9, 1 << 30)
-    publisher = Publisher(1, "tcp://127.0.0.1:2345", Composition(core, Acceptor(terms)), None)
+    publisher = Publisher(1, "tcp://127.0.0.1:2345", Composition(core, Acceptor(terms)), None, insecure=False)
     synthetic = SyntheticCluster(agents, workers)
     core.handle([ev.Joined(1, hello("monitor", "bench")), *_joins(agents, workers)], 0.0)
     for name in range(200):

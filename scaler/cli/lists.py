@@ -28,6 +28,7 @@ def _status(address: str, as_json: bool, key_file: str | None, insecure: bool) -
 def _whole(found: dict[str, Any]) -> str:
     """The cluster as people read it: a name and a line each."""
     from scaler.monitor.formats import count, duration, inert, padded, share, size
+    from scaler.monitor.insecure import exposure_at
 
     scheduler = found["scheduler"]
     address, version = inert(scheduler["address"]), inert(scheduler["version"])
@@ -55,6 +56,10 @@ def _whole(found: dict[str, Any]) -> str:
         hosts += [f"of {inert(fleet['provider'])}: {wanted}", *(f"  {inert(line)}" for line in fleet["lines"])]
     if hosts:
         lines["hosts"] = f"\n{'':10}".join(hosts)
+    if scheduler["insecure"]:
+        exposure = exposure_at(scheduler["address"])
+        warning = {"insecure": exposure.words}
+        lines = lines | warning if exposure.is_quiet else warning | lines
     return "\n".join(f"{padded(name, 10, left=True)}{line}" for name, line in lines.items())
 
 

@@ -95,7 +95,7 @@ def status(snapshot: Snapshot) -> Record:
 
 _OF_SCHEDULER = (
     "address", "version", "pid", "epoch", "uptime_s", "cpu_thousandths", "rss_bytes", "monitors", "partner", "roster",
-    "trouble", "awaited",
+    "trouble", "awaited", "insecure",
 )  # fmt: skip
 
 

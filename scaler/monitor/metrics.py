@@ -112,6 +112,8 @@ def _scheduler(snapshot: Snapshot) -> Iterable[Metric]:
     yield _one("scaler_scheduler_start_time_seconds", "When the scheduler started, in seconds since 1970.", started)
     yield _one("scaler_scheduler_cpu_cores", "Processors in use by the scheduler.", scheduler.cpu / 1000)
     yield _one("scaler_scheduler_memory_bytes", "Resident memory of the scheduler.", scheduler.memory)
+    text = "Whether the scheduler has no keys and takes in whoever reaches it: 1 or 0."
+    yield _one("scaler_scheduler_insecure", text, int(scheduler.insecure))
     yield _one("scaler_monitors", "Monitors that watch, this one among them.", scheduler.monitors)
     yield _one("scaler_clients", "Clients that are connected.", len(snapshot.clients))
     for name, counts in (("sent", snapshot.sent), ("received", snapshot.received)):

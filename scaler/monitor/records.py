@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from scaler.monitor.blocks import tasks
+from scaler.monitor.insecure import exposure_of
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.tables import ENDLESS
 from scaler.monitor.watcher import Seen
@@ -53,6 +54,7 @@ def _cluster(snapshot: Snapshot) -> dict[str, Any]:
 def head(snapshot: Snapshot) -> dict[str, Any]:
     """What is said of the cluster as a whole."""
     scheduler = snapshot.scheduler
+    exposure = exposure_of(scheduler)
     return {
         "number": snapshot.number,
         "time": scheduler.time,
@@ -61,6 +63,7 @@ def head(snapshot: Snapshot) -> dict[str, Any]:
             "uptime_s": scheduler.uptime, "cpu_thousandths": scheduler.cpu, "rss_bytes": scheduler.memory,
             "monitors": scheduler.monitors, "partner": scheduler.partner, "roster": scheduler.roster,
             "trouble": scheduler.trouble, "awaited": scheduler.awaited,
+            "insecure": "" if exposure is None else exposure.words,
             "sent": snapshot.sent, "received": snapshot.received,
         },
         "task_manager": tasks(snapshot),

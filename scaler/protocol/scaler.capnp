@@ -389,6 +389,7 @@ struct SchedulerView {
   roster @15 :UInt32;           # agents that count, of a pair
   trouble @16 :Text;            # why nothing is handed out, in words; empty if it is
   awaited @17 :Text;            # whose work waits for which agents after the last scheduler, in words; empty if none does
+  insecure @18 :Bool;           # without keys: it takes in whoever reaches it
 }
 struct RowCounts {
   waiting @0 :UInt64;

@@ -17,10 +17,14 @@ from scaler.version import __version__
 class Publisher:
     """Completes the snapshots of one scheduler."""
 
-    def __init__(self, epoch: int, address: str, composition: Composition, succession: Succession | None) -> None:
+    def __init__(
+        self, epoch: int, address: str, composition: Composition, succession: Succession | None, *, insecure: bool
+    ) -> None:
+        """`insecure`: whoever reaches the address is let in."""
         self._epoch = epoch
         self._succession = succession
         self._address = address
+        self._insecure = insecure
         self._composition = composition
         self._began = time.monotonic()
         self._use = ProcessUse(os.getpid())
@@ -30,7 +34,7 @@ class Publisher:
         """The message that all its monitors get."""
         scheduler, now = wish.view.scheduler, time.monotonic()
         scheduler.epoch, scheduler.pid, scheduler.version = self._epoch, os.getpid(), __version__
-        scheduler.address = self._address
+        scheduler.address, scheduler.insecure = self._address, self._insecure
         if self._succession is not None:
             scheduler.epoch, scheduler.partner = self._succession.epoch, self._succession.partner
             scheduler.roster, scheduler.trouble = self._succession.roster, self._succession.trouble

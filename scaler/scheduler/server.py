@@ -127,7 +127,9 @@ class Server:
         core = _watched(self._core) if config.validate else self._core
         acceptor = Acceptor(terms, LOCAL_AGENT, first_number(LOCAL_AGENT))
         self._composition = Composition(core, acceptor, succession)
-        self._publisher = Publisher(terms.epoch, listener.address.url, self._composition, succession)
+        self._publisher = Publisher(
+            terms.epoch, listener.address.url, self._composition, succession, insecure=security.insecure
+        )
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)

@@ -145,6 +145,43 @@ def test_what_is_long_stays_within_its_page():
         running.wait()
 
 
+#: of the line about keys: what it says, whether it is seen, its colours, what of it is cut off
+LINE = """
+const line = document.querySelector("#insecure"), style = getComputedStyle(line);
+const beyond = line.scrollWidth - line.clientWidth;
+return [line.textContent, line.checkVisibility(), style.color, style.backgroundColor, beyond];
+"""
+WHITE, TRANSPARENT = "rgb(255, 255, 255)", "rgba(0, 0, 0, 0)"
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "is_loud"),
+    [
+        pytest.param("tcp://0.0.0.0:0", ["--insecure"], True, id="loud"),
+        pytest.param("tcp://127.0.0.1:0", ["--insecure"], False, id="quiet"),
+        pytest.param("tcp://127.0.0.1:0", [], None, id="with keys"),
+    ],
+)
+def test_a_page_says_of_a_scheduler_without_keys_that_it_has_none_while_it_is_there(daemons, address, options, is_loud):
+    scheduler = daemons.run("scaler_scheduler", "scheduler", address, *options)
+    monitor = scheduler.says(r"monitor address is (ipc://\S+)")[1]
+    running = daemons.run("scaler_ui", "ui", monitor, "--port", "0", "--interval", "0.5")
+    url = running.says(r"Dashboard: open (\S+)")[1]
+    with browser(390, 844) as driver:
+        driver.get(url)
+        shows(driver)
+        words, is_seen, colour, behind, beyond = driver.execute_script(LINE)
+        assert is_seen == (is_loud is not None)
+        assert bool(words) == is_seen
+        assert words.startswith("Insecure: whoever ") or not is_seen
+        if is_seen:
+            assert (colour == WHITE and behind != TRANSPARENT) == is_loud
+        assert beyond == 0
+        scheduler.signal(signal.SIGKILL)
+        until(lambda: texts(driver, "#banner").startswith("no scheduler since "), "the banner", 40.0)
+        assert driver.execute_script(LINE)[:2] == ["", False]
+
+
 UPGRADE = {b"Upgrade: websocket": b"Ignored: websocket"}
 
 

@@ -1,5 +1,6 @@
 """Real schedulers and agents under a watcher."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from support.programs import environment
 
 from scaler.errors import AddressError, ConnectionFailed, HandshakeRefused
 from scaler.monitor import Seen, Snapshot, Watcher, WorkerFlag
+from scaler.monitor.insecure import exposure_of
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import hello_of
-from scaler.protocol.messages import Refused
+from scaler.protocol.messages import Refused, SchedulerView
 from scaler.transport import Security, SocketFile, connect_file
 
 
@@ -78,6 +80,24 @@ def test_a_watcher_sees_what_runs_and_outlives_the_scheduler(daemons, tmp_path):
         assert watcher.seen.since > gone.since
     assert [seen.version for seen in shown] == list(range(1, 1 + len(shown)))
     assert watcher.wait(watcher.seen.version) is None  # it is closed: nobody waits for ever
+
+
+@pytest.mark.parametrize(("address", "is_quiet"), [("tcp://0.0.0.0:0", False), ("tcp://127.0.0.1:0", True)])
+def test_a_scheduler_without_keys_says_so_to_whoever_watches(daemons, address, is_quiet):
+    scheduler = daemons.run("scaler_scheduler", "scheduler", address, "--insecure")
+    url = scheduler.says(r"listens at (tcp://\S+)")[1]
+    monitor = scheduler.says(r"monitor address is (ipc://\S+)")[1]
+    assert f"insecure: whoever reaches {address} can run code as this user" in scheduler.text
+    asked = (("status", monitor), ("status", monitor, "--json"), ("metrics", monitor), ("top", monitor, "--once"))
+    told = [daemons.run("scaler", "main", *words) for words in asked]
+    assert [each.ends(DEADLINE) for each in told] == [0] * 4
+    status, as_json, metrics, top = (each.text for each in told)
+    words = json.loads(as_json)["scheduler"]["insecure"]
+    assert words == exposure_of(SchedulerView(address=url, insecure=True)).words
+    assert ("its machine" in words) == is_quiet
+    assert status.splitlines()[-1 if is_quiet else 0] == f"insecure  {words}"
+    assert "scaler_scheduler_insecure 1" in metrics.splitlines()
+    assert any(line.startswith("insecure: ") and "without --insecure" in line for line in top.splitlines())
 
 
 def test_a_local_cluster_is_watched_at_both_of_its_addresses(start_cluster):

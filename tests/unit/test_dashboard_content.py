@@ -167,6 +167,25 @@ def test_a_page_that_is_opened_without_a_scheduler_has_the_last_figures(snapshot
     assert (cells["status"]["note"], cells["status"]["clock"]) == (["80 workers, by cpu"], [moment(200.0, time.time())])
 
 
+@pytest.mark.parametrize(("address", "is_quiet"), [("tcp://0.0.0.0:2345", False), ("tcp://127.0.0.1:2345", True)])
+def test_every_page_says_of_a_scheduler_without_keys_that_it_has_none(snapshot, address, is_quiet):
+    scheduler = replace(snapshot.scheduler, address=address, insecure=True)
+    seen = Seen(replace(snapshot, view=replace(snapshot.view, scheduler=scheduler)), True, 100.0, "")
+    for page in PAGES:
+        sight = Sight()
+        assert LivePage(Document(), page, View(page.path), sight).cells()["status"]["insecure"] == [""]
+        sight.see(seen)
+        status = LivePage(Document(), page, View(page.path), sight).cells()["status"]
+        (words,) = status["insecure"]
+        assert words.startswith("Insecure: whoever ")
+        assert address in words
+        assert "start it without --insecure" in words
+        assert (status["insecure_is_quiet"], status["banner"]) == ([is_quiet], [""])
+        assert '<div id="insecure" role="status" hidden></div>' in html(page, View(page.path), [], "", "1", {})
+        sight.see(replace(seen, is_connected=False))  # nobody can do anything there any more
+        assert LivePage(Document(), page, View(page.path), sight).cells()["status"]["insecure"] == [""]
+
+
 def test_a_wrong_query_is_not_said():
     query = {"part": [b"-3"], "client": [b"9" * 50], "theme": [b"<b>"], "sort": [b"\xff" * 500], "up": [b"maybe"]}
     view = View.of("workers", query)

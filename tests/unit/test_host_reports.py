@@ -215,7 +215,7 @@ def test_many_who_look_are_told_what_one_would_be(monkeypatch) -> None:
 
 
 def test_the_first_who_looks_at_a_scheduler_is_told_what_it_has_used_since_it_began(monkeypatch) -> None:
-    publisher = Publisher(1, "tcp://a:1", SimpleNamespace(sent={}, received={}), None)
+    publisher = Publisher(1, "tcp://a:1", SimpleNamespace(sent={}, received={}), None, insecure=False)
     began = time.process_time()
     while time.process_time() - began < 0.05:  # the system counts in ticks of 10 ms
         sum(range(10_000))
@@ -224,3 +224,11 @@ def test_the_first_who_looks_at_a_scheduler_is_told_what_it_has_used_since_it_be
     view, workers = cluster_view(FakeScheduler().core.state)
     publisher.complete(Publish([1], 1, view, workers))
     assert view.scheduler.cpu > 0
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_monitors_are_told_whether_a_scheduler_has_keys(insecure) -> None:
+    publisher = Publisher(1, "tcp://a:1", SimpleNamespace(sent={}, received={}), None, insecure=insecure)
+    view, workers = cluster_view(FakeScheduler().core.state)
+    publisher.complete(Publish([1], 1, view, workers))
+    assert (view.scheduler.insecure, view.scheduler.address) == (insecure, "tcp://a:1")

@@ -1,6 +1,7 @@
 """What commands list of a cluster: records with a version, filters, order; on synthetic snapshots."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -80,3 +81,26 @@ def test_the_status_counts_what_the_lists_have(snapshot):
     assert whole["free"] == sum(record["free"] for record in listed("workers", snapshot, Filters()).records)
     assert whole["tasks"]["running"] == snapshot.rows.running
     assert json.loads(json.dumps(whole)) == whole
+
+
+def insecure_at(address, snapshot):
+    scheduler = replace(snapshot.scheduler, address=address, insecure=True)
+    return replace(snapshot, view=replace(snapshot.view, scheduler=scheduler))
+
+
+def test_a_scheduler_without_keys_is_said_in_the_status_and_first_of_all_where_others_reach_it(snapshot):
+    assert status(snapshot)["scheduler"]["insecure"] == ""
+    assert "insecure" not in lists._whole(status(snapshot))
+    found = status(insecure_at("tcp://0.0.0.0:2345", snapshot))
+    words = found["scheduler"]["insecure"]
+    assert words.startswith("whoever reaches tcp://0.0.0.0:2345 can run code as its user; start it without --insecure")
+    first, second, *_ = lists._whole(found).split("\n")
+    assert first == f"insecure  {words}"
+    assert second.startswith("scheduler ")
+
+
+def test_where_only_its_own_machine_reaches_it_the_status_says_so_last(snapshot):
+    found = status(insecure_at("tcp://127.0.0.1:2345", snapshot))
+    *_, last = lists._whole(found).split("\n")
+    assert last == f"insecure  {found['scheduler']['insecure']}"
+    assert "whoever is on its machine" in last

@@ -198,6 +198,14 @@ def test_without_a_scheduler_there_are_no_old_figures():
     assert values(exposition(Seen(None, True, 0.0, ""))) == {"scaler_up": 1}
 
 
+def test_a_scheduler_without_keys_is_a_gauge():
+    snapshot = SyntheticCluster(1, 1).snapshot()
+    assert values(text_of(snapshot))["scaler_scheduler_insecure"] == 0
+    scheduler = replace(snapshot.scheduler, insecure=True)
+    text = text_of(replace(snapshot, view=replace(snapshot.view, scheduler=scheduler)))
+    assert values(text)["scaler_scheduler_insecure"] == 1
+
+
 def test_promtool_finds_nothing_to_say():
     promtool("check", "metrics", text=text_of(SyntheticCluster(20, 4).snapshot()))
     promtool("check", "rules", str(MONITORING / "alerts.yml"))

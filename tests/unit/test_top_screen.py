@@ -11,11 +11,12 @@ import pytest
 from scaler.monitor import Seen, Snapshot
 from scaler.monitor.blocks import Block
 from scaler.monitor.formats import width
+from scaler.monitor.insecure import exposure_of
 from scaler.monitor.records import json_line
 from scaler.monitor.sayable import sayable
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.tables import TABLES, WORKERS
-from scaler.monitor.top.layout import plain_text, stacked
+from scaler.monitor.top.layout import ALERT, DIM, plain_text, stacked
 from scaler.monitor.top.looking import QUIT, Looking
 from scaler.monitor.top.screen import draw
 from scaler.protocol.codes import WorkerFlag
@@ -185,6 +186,52 @@ def test_a_scheduler_that_is_gone_is_said_with_the_time_and_the_last_figures_sta
     (line,) = [line for line in drawn if "no scheduler since" in line]
     assert re.match(r"no scheduler since \d\d:\d\d:\d\d \(it closed\) +$", line)
     assert any(line.startswith("Total 32 worker(s)") for line in drawn)
+
+
+def insecure_at(snapshot: Snapshot, address: str) -> Snapshot:
+    scheduler = dataclasses.replace(snapshot.scheduler, address=address, insecure=True)
+    return dataclasses.replace(snapshot, view=dataclasses.replace(snapshot.view, scheduler=scheduler))
+
+
+def about_keys(looking: Looking, what: Seen, columns: int, lines: int) -> list[tuple[str, int]]:
+    """What is said of it, and in which style."""
+    drawn = draw(looking, what, "tcp://a:1", columns, lines, NOW)
+    return [(text.rstrip(), style) for line in drawn for text, style in line if "insecure" in text]
+
+
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (100, 30), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_scheduler_without_keys_is_said_on_every_screen_in_the_colour_of_what_is_wrong(
+    snapshot: Snapshot, size: tuple[int, int]
+) -> None:
+    what = seen(insecure_at(snapshot, "tcp://0.0.0.0:2345"))
+    for keys in "123456?":
+        looking = press(Looking(), what.snapshot, keys)
+        (said,) = about_keys(looking, what, *size)
+        assert said[0] == exposure_of(what.snapshot.scheduler).line(size[0])
+        assert said[1] == ALERT
+        assert said[0] in "".join(screen(looking, what, *size))
+        assert about_keys(looking, seen(snapshot), *size) == []
+        assert about_keys(looking, seen(what.snapshot, False, "it closed"), *size) == []
+
+
+def test_a_filter_of_any_length_hides_no_scheduler_without_keys(snapshot: Snapshot) -> None:
+    what = seen(insecure_at(snapshot, "tcp://0.0.0.0:2345"))
+    looking = press(Looking(), snapshot, *("/" + "n" * 100))
+    (line,) = [line for line in screen(looking, what, 60, 15) if "filter" in line]
+    assert re.match(r"insecure  filter: n+\+$", line)
+    assert about_keys(looking, what, 60, 15) == [("insecure", ALERT)]
+
+
+def test_where_only_its_own_machine_reaches_a_scheduler_it_is_said_quietly(snapshot: Snapshot) -> None:
+    what = seen(insecure_at(snapshot, "tcp://127.0.0.1:2345"))
+    assert about_keys(Looking(), what, 80, 24) == [(exposure_of(what.snapshot.scheduler).line(80), DIM)]
+    assert about_keys(press(Looking(), snapshot, "/", "n"), what, 80, 24) == []
+
+
+def test_json_says_of_a_scheduler_without_keys_that_it_has_none(snapshot: Snapshot) -> None:
+    assert json.loads(json_line(seen(snapshot)))["scheduler"]["insecure"] == ""
+    words = json.loads(json_line(seen(insecure_at(snapshot, "tcp://0.0.0.0:2345"))))["scheduler"]["insecure"]
+    assert words.startswith("whoever reaches tcp://0.0.0.0:2345 can run code as its user; start it without --insecure")
 
 
 def test_a_filter_of_any_length_hides_no_scheduler_that_is_gone(snapshot: Snapshot) -> None:

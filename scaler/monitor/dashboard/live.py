@@ -20,6 +20,7 @@ from scaler.monitor.dashboard.layout import Shown, View
 from scaler.monitor.dashboard.pages import Page
 from scaler.monitor.formats import inert, moment
 from scaler.monitor.history import POINTS, History
+from scaler.monitor.insecure import exposure_of
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.totals import Totals, totals_of
 from scaler.monitor.watcher import Seen
@@ -123,10 +124,19 @@ class LivePage:
         self._set_status(banner, headline(snapshot), snapshot.number, found.parts, note, clock)
 
     def _set_status(self, banner: str, line: str, number: int, parts: int, note: str = "", clock: str = "") -> None:
+        insecure, is_quiet = self._insecure()
         _set(self._status, {
             "banner": [banner], "headline": [line], "number": [number], "parts": [parts], "note": [note],
-            "clock": [clock],
+            "clock": [clock], "insecure": [insecure], "insecure_is_quiet": [is_quiet],
         })  # fmt: skip
+
+    def _insecure(self) -> tuple[str, bool]:
+        """What is said of a scheduler without keys that is there, and whether quietly."""
+        seen = self._sight.seen
+        if seen is None or seen.snapshot is None or not seen.is_connected:
+            return "", False
+        exposure = exposure_of(seen.snapshot.scheduler)
+        return ("", False) if exposure is None else (f"Insecure: {exposure.words}", exposure.is_quiet)
 
     def _past(self) -> dict[str, list[float]]:
         columns = self._sight.history.columns()

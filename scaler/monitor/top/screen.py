@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scaler.monitor.blocks import blocks, panel
 from scaler.monitor.formats import clipped, count, duration, inert, moment, size, width
+from scaler.monitor.insecure import exposure_of
 from scaler.monitor.output import place_of
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.tables import OBJECTS, TABLES
@@ -54,7 +55,7 @@ def draw(
     out = [] if is_page and lines < _ROOM_FOR_PAGES else _blocks(snapshot, columns, lines)
     out.append([("-" * columns, RULE)])
     out += _shortcuts(looking, columns, 1 if lines < 24 else 2)
-    out.append(_status(looking, seen, now))
+    out.append(_status(looking, seen, columns, now))
     out.append(_total(looking, seen, address, columns))
     room = lines - len(out) - views
     if looking.is_help:
@@ -106,12 +107,18 @@ def _shortcuts(looking: Looking, columns: int, most: int) -> list[Line]:
     return [[(line, DIM)] for line in out]
 
 
-def _status(looking: Looking, seen: Seen, now: float) -> Line:
-    """What has to be said: nothing, most of the time. However long the filter is, a scheduler that is gone is said."""
+def _status(looking: Looking, seen: Seen, columns: int, now: float) -> Line:
+    """What has to be said: nothing, most of the time. However long the filter is, it hides nothing that is wrong."""
     line: Line = []
+    exposure = exposure_of(seen.snapshot.scheduler) if seen.is_connected and seen.snapshot is not None else None
+    is_filtered = bool(looking.is_typing or looking.text)
     if not seen.is_connected:
         line.append((f"no scheduler since {moment(seen.since, now)}", ALERT))
-    if looking.is_typing or looking.text:
+    elif exposure is not None and not is_filtered:
+        return [(exposure.line(columns), DIM if exposure.is_quiet else ALERT)]
+    elif exposure is not None and not exposure.is_quiet:
+        line.append(("insecure", ALERT))
+    if is_filtered:
         line += [("  ", PLAIN)] if line else []
         line.append((f"filter: {inert(looking.text)}", TITLE))
         line.append(("_  (Enter: done, Esc: all)" if looking.is_typing else "  (Esc: all)", DIM))

@@ -46,6 +46,8 @@ class SchedulerView(Part):
     trouble: str = ""
     #: whose work waits for which agents after the last scheduler, in words; empty if none does
     awaited: str = ""
+    #: it has no keys (`--insecure`): it takes in whoever reaches it
+    insecure: bool = False
 
     def validate(self) -> None:
         """Raise `Malformed` when the columns contradict each other."""

@@ -107,9 +107,14 @@ const scalerPage = (() => {
     link(parts, "last »");
   };
   const fill_status = (source) => {
-    const [banner_text, headline, parts, note, clock] =
-      ["banner", "headline", "parts", "note", "clock"].map((key) => source.get_column(key)?.[0]);
+    const [banner_text, headline, parts, note, clock, insecure, is_quiet] =
+      ["banner", "headline", "parts", "note", "clock", "insecure", "insecure_is_quiet"].map(
+        (key) => source.get_column(key)?.[0]);
     say(banner_text ?? "");
+    const warning = document.getElementById("insecure");
+    warning.hidden = !insecure;
+    warning.classList.toggle("is-quiet", Boolean(is_quiet));
+    set(warning, insecure ?? "");
     set(document.getElementById("headline"), headline ?? "");
     root.dataset.number = source.get_column("number")?.[0] ?? 0;
     if (root.dataset.number === "0") return;
