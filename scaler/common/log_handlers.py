@@ -22,6 +22,8 @@ from scaler.common.outlet import Outlet, may_block, put
 LONGEST_WAIT, WAITING_PARTS, LAST_WAIT, LOOK = 0.5, 0.25, 0.2, 0.002
 #: seconds between two looks whether a log's file was moved away
 FOLLOW = 1.0
+#: why lines are missing in a file
+UNWRITABLE = "the log could not be written"
 
 
 class LineWriter:
@@ -116,7 +118,7 @@ class LineHandler(logging.Handler):
         has_reader = may_block(stream.fileno())
         #: None: there is no need for one, or this is a fork, whose tasks may close what they have not opened
         self._outlet: Outlet | None = Outlet(stream.fileno()) if has_reader else None
-        self._why = "nobody has read the log" if has_reader else "the log could not be written"
+        self._why = "nobody has read the log" if has_reader else UNWRITABLE
         self._writer = LineWriter(self._put, self._note)
         os.register_at_fork(after_in_child=self._leave)
 
@@ -146,7 +148,7 @@ class LineHandler(logging.Handler):
         return f"{self.format(record)}\n".encode(self.stream.encoding, "backslashreplace")
 
     def _note(self, missing: int) -> bytes:
-        return self._line(_note(f"lines are missing here, as {self._why}: %d", missing))
+        return self._line(_note(self._why, missing))
 
 
 class NotFollowed(OSError):
@@ -207,7 +209,7 @@ class FileFollower(logging.FileHandler):
         return f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
 
     def _note(self, missing: int) -> bytes:
-        return self._line(_note("lines are missing here, as the log could not be written: %d", missing))
+        return self._line(_note(UNWRITABLE, missing))
 
     def _look(self, before: TextIO, record: logging.LogRecord) -> None:
         """See to it that there is a file for this, now and then, and as soon as there is none."""
@@ -241,11 +243,12 @@ class FileFollower(logging.FileHandler):
         self._writer.begin_anew()
         missing, self._missing = self._missing, 0
         if missing:
-            self._writer.write(self._line(_note("lines are missing here, as the log's file was removed: %d", missing)))
+            self._writer.write(self._line(_note("the log's file was removed", missing)))
         return True
 
 
-def _note(text: str, missing: int) -> logging.LogRecord:
+def _note(why: str, missing: int) -> logging.LogRecord:
+    text = f"lines are missing here, as {why}: %d"
     return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (missing,), None)
 
 

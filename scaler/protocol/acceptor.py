@@ -323,11 +323,12 @@ class Acceptor:
             self.refuse(connection, LEFT)
             return (Lost(session.number, LEFT),)
         resumed = session is not None
-        if session is not None and hello.received > session.channel.sent:
-            self._refuse(
-                connection, f"this peer acknowledges message {hello.received:,} of {session.channel.sent:,}", last=True
-            )
-            return ()
+        if session is not None:
+            try:
+                session.channel.check_ack(hello.received)
+            except FalseAck as false:
+                self._refuse(connection, f"this peer {false}", last=True)
+                return ()
         if session is None:
             session = _Session(self._number_for(hello), hello.session, connection, hello.role)
             self._by_number[session.number] = self._by_id[hello.session] = session

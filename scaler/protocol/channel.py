@@ -97,14 +97,17 @@ class Channel:
         """Bytes of the first message that the other side has not said that it has read; 0 if there is none."""
         return self._unacked[0][2] if self._unacked else 0
 
+    def check_ack(self, ack: int) -> None:
+        """Raises `FalseAck` for what can't be: who says that it has read what it has not has what is kept unbounded."""
+        if ack >= self._next:
+            raise FalseAck(f"acknowledges message {ack:,} of {self.sent:,}")
+
     def accept(self, seq: int, ack: int, weight: int = 0) -> bool:
         """Take note of an arrived message of about so many bytes; False if it came before.
 
-        Raises `Gap` when one before it is missing, `FalseAck` when `ack` can't be: for whoever says that it has read
-        what it has not there would be no bound of what is kept.
+        Raises `Gap` when one before it is missing, `FalseAck` as `check_ack` does.
         """
-        if ack >= self._next:
-            raise FalseAck(f"acknowledges message {ack:,} of {self.sent:,}")
+        self.check_ack(ack)
         unacked = self._unacked
         while unacked and unacked[0][0] <= ack:
             self.unread -= unacked.popleft()[2]

@@ -179,25 +179,21 @@ def _dispatch(
         origin, lo, hi = queue.take(rows)
         if whose is not None:
             ready.settle(whose)
+        end, is_alone = hi, False
         if origin.stored:
             end = staging.usable(state, origin, lo, hi, worker.slot)
             if end == lo:  # what it needs was moved to disk meanwhile, or is gone
                 staging.admit(state, out, origin, lo, hi, front=True)
                 continue
-            if end < hi:
-                ready.put(origin, end, hi, whose, front=True)
-                hi = end
-        is_alone = False
         if state.suspects.count:
-            end = state.suspects.first(origin.key, lo, hi)
-            is_alone = end == lo
-            if is_alone:
-                end = lo + 1 if worker.state is IDLE else lo
-            if end < hi:
-                ready.put(origin, end, hi, whose, front=True)
-                hi = end
-            if hi == lo:
-                break
+            first_suspect = state.suspects.first(origin.key, lo, end)
+            is_alone = first_suspect == lo
+            end = lo + (worker.state is IDLE) if is_alone else first_suspect
+        if end < hi:
+            ready.put(origin, end, hi, whose, front=True)
+            hi = end
+        if hi == lo:  # a suspect, and the worker has other rows
+            break
         _hand_over(state, out, worker, origin, lo, hi, each).is_alone = is_alone
         first, priority = queue, origin.task.priority
         left -= hi - lo

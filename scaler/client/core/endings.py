@@ -111,7 +111,7 @@ class RowEndings:
         self._objects.forget_released(self._pending.oldest, self._lineage.oldest)
         if not self._pending.by_id:
             self._unanswered.clear()
-        return [Transmit(TaskCancel(part, group.is_forced)) for part in leftover.parts()] if leftover else []
+        return [*map(Transmit, TaskCancel(leftover, group.is_forced).parts())] if leftover else []
 
     def cancel(self, pending: PendingBatch, row: int) -> list[Effect]:
         """A row that the scheduler holds back ends as cancelled; the scheduler hears of it later."""

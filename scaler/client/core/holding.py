@@ -122,7 +122,7 @@ class Holding:
         self._asked += 1
         self._late += 1
         hold = TaskHold(cancelled.clients[:1], cancelled.batches[:1], cancelled.spans[:2])
-        return [hold], [*map(TaskCancel, cancelled.parts()), TaskHold()]
+        return [hold], [*TaskCancel(cancelled).parts(), TaskHold()]
 
     def forget(self) -> None:
         """The scheduler that was asked is gone."""
@@ -137,4 +137,4 @@ class Holding:
 
     def _told(self) -> list[Message]:
         ended, self._ended = self._ended, Spans()
-        return [TaskCancel(part) for part in ended.parts()] if ended else []
+        return [*TaskCancel(ended).parts()] if ended else []

@@ -213,7 +213,7 @@ class SessionCore:
         self._unanswered.add_cancel(event, self.pending)
         if self._is_silenced:
             return []
-        asked: list[Effect] = [Transmit(TaskCancel(part, event.force)) for part in spans.parts()]
+        asked: list[Effect] = [*map(Transmit, TaskCancel(spans, event.force).parts())]
         if is_lone:
             pending, row = rows[0]
             said = self.holding.ask(self.pending, pending.task.batch + row, event.streak, self._now)
@@ -235,7 +235,7 @@ class SessionCore:
         if self._is_silenced:
             return []
         spans = _spans_of_rows(rows[len(rows) // 2 :])
-        return [Transmit(TaskClaim(part.clients, part.batches, part.spans)) for part in spans.parts()]
+        return [*map(Transmit, TaskClaim(spans.clients, spans.batches, spans.spans).parts())]
 
     # ---- the scheduler's side --------------------------------------------------------------------------------------
     def _welcomed(self, event: Welcomed) -> list[Effect]:

@@ -8,6 +8,7 @@ is not limited: they were given these.
 
 from array import array
 from collections.abc import Iterator
+from typing import Self
 
 from scaler.common.records import record
 from scaler.protocol.codes import MOST_SPANS
@@ -36,12 +37,12 @@ class Spans(Message):
     def __bool__(self) -> bool:
         return len(self.batches) > 0
 
-    def parts(self) -> "list[Spans]":
+    def parts(self) -> list[Self]:
         """The same spans in their order, as many in each part as one message may ask for."""
         if len(self.batches) <= MOST_SPANS:
-            return [Spans(self.clients, self.batches, self.spans)]
+            return [self]
         return [
-            Spans(self.clients[at:end], self.batches[at:end], self.spans[2 * at : 2 * end])
+            type(self)(self.clients[at:end], self.batches[at:end], self.spans[2 * at : 2 * end])
             for at, end in ((at, at + MOST_SPANS) for at in range(0, len(self.batches), MOST_SPANS))
         ]
 
@@ -74,6 +75,10 @@ class TaskCancel(Message):
 
     spans: Spans
     force: bool = False
+
+    def parts(self) -> "list[TaskCancel]":
+        """As `Spans.parts`."""
+        return [TaskCancel(part, self.force) for part in self.spans.parts()]
 
     def validate(self) -> None:
         _check_number(self.spans)

@@ -87,13 +87,13 @@ def cancel(state: ClusterState, out: Outgoing, batch: Batch, spans: list[tuple[i
 
     They may be many, of one row each. Those of a batch whose rows concern no others end all together.
     """
-    moves: list[Move] = []
     if len(spans) > 1 and _is_plain(batch):
         transitions.end_queued(state, batch, spans, Cause.CANCELLED)
         out.cancelled(batch.client, batch.id, spans)
         if not batch.left:
             lifetimes.end_batch(state, state.clients[batch.client], batch)
-        return moves
+        return []
+    moves: list[Move] = []
     for lo, hi in spans:
         moves += finish(state, out, batch, SpanResult(batch.id, lo, hi, CANCELLED, 0, 0, NO_SIZES, b""), None)
     return moves

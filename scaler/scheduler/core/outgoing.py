@@ -1,6 +1,6 @@
 """What one `handle` of the scheduler's core is going to send, gathered so that each peer gets few, large messages."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from scaler.errors import ProtocolError
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
@@ -158,7 +158,7 @@ class Outgoing:
         if self._questions:
             for number, _, message in self._questions:
                 if number in state.agents:
-                    self.effects += [Send(number, part) for part in _parts(message)]
+                    self.effects += [Send(number, part) for part in message.parts()]
             self._questions.clear()
         self._stories_left = STORIES
         effects, self.effects = self.effects, []
@@ -227,13 +227,3 @@ class Outgoing:
                 self.effects.append(Send(agent.number, task))
             else:
                 self.effects += [Send(agent.number, part) for part in parted(task, self.limit)]
-
-
-def _parts(question: TaskCancel | TaskClaim) -> Iterator[TaskCancel | TaskClaim]:
-    """A question as messages that name as many spans as they may."""
-    if isinstance(question, TaskCancel):
-        for part in question.spans.parts():
-            yield TaskCancel(part, question.force)
-    else:
-        for part in question.parts():
-            yield TaskClaim(part.clients, part.batches, part.spans)

@@ -178,8 +178,8 @@ class Rebuilding:
         spans = Spans()
         for lo, hi in rows:
             spans.add(self._client.number, batch_id, lo, hi)
-        for part in spans.parts():
-            self._out.send(agent.number, TaskCancel(part, force=True))
+        for part in TaskCancel(spans, force=True).parts():
+            self._out.send(agent.number, part)
         late_rows.await_ends(self._state, agent, self._client.number, [(batch_id, lo, hi) for lo, hi in rows])
 
     def _find_needs(self, task: Task) -> None:

@@ -126,8 +126,8 @@ def _come_late(state: ClusterState, out: Outgoing, client: ClientRecord, agent: 
         else:
             agent.over.append((client.number, batch))
     if spans:
-        for part in spans.parts():
-            out.send(agent.number, TaskCancel(part, force=True))
+        for part in TaskCancel(spans, force=True).parts():
+            out.send(agent.number, part)
         late_rows.await_ends(state, agent, client.number, holding.rows)
 
 

@@ -118,8 +118,7 @@ def hold(state: ClusterState, out: Outgoing, client: ClientRecord, message: Task
         for a, b in _sort_by_place(batch, [(lo, hi)])[0]:
             if batch.attempts is None or not batch.attempts.returns:
                 held.add(0, batch_id, a, b)
-    first = held.parts()[0]  # of others it is not told: it asks about these one by one
-    out.send(client.number, TaskHold(first.clients, first.batches, first.spans))
+    out.send(client.number, held.parts()[0])  # of others it is not told: it asks about these one by one
 
 
 def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskClaim) -> list[Move]:

@@ -92,31 +92,31 @@ class ReadyQueues:
 
     def remove(self, batch: Batch, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out rows; the spans that were here."""
-        if self._held and batch.client in self._held:
-            held = self._held[batch.client].get(batch.queue_class)
-            return [] if held is None else held.remove(batch.client, batch.id, lo, hi)
-        queue = self._queues.get(batch.queue_class) or self._unmet.get(batch.queue_class)
-        found = [] if queue is None else queue.remove(batch.client, batch.id, lo, hi)
+        found: list[tuple[int, int]] = []
+        for queue in self._that_may_have(batch):
+            found += queue.remove(batch.client, batch.id, lo, hi)
         if self._unmet:
             self._forget_unmet(batch.queue_class)
-        for key in self._aside.get(batch.queue_class, ()) if self._aside else ():
-            found += self._queues[key].remove(batch.client, batch.id, lo, hi)
         return found
 
     def remove_all(self, batch: Batch, spans: list[tuple[int, int]]) -> None:
         """Take out many spans of rows, which ascend."""
-        if self._held and batch.client in self._held:
-            held = self._held[batch.client].get(batch.queue_class)
-            if held is not None:
-                held.remove_all(batch.client, batch.id, spans)
-            return
-        queue = self._queues.get(batch.queue_class) or self._unmet.get(batch.queue_class)
-        if queue is not None:
+        for queue in self._that_may_have(batch):
             queue.remove_all(batch.client, batch.id, spans)
         if self._unmet:
             self._forget_unmet(batch.queue_class)
-        for key in self._aside.get(batch.queue_class, ()) if self._aside else ():
-            self._queues[key].remove_all(batch.client, batch.id, spans)
+
+    def _that_may_have(self, batch: Batch) -> list[SpanQueue[Batch]]:
+        """The queues in which rows of a batch may be."""
+        key = batch.queue_class
+        if self._held and batch.client in self._held:
+            held = self._held[batch.client].get(key)
+            return [] if held is None else [held]
+        queue = self._queues.get(key) or self._unmet.get(key)
+        found = [] if queue is None else [queue]
+        if self._aside:
+            found += [self._queues[aside] for aside in self._aside.get(key, ())]
+        return found
 
     def set_aside(self, key: QueueKey, grade: int) -> None:
         """The next rows of a queue, which take so many seconds (a power of two) at most, are to be in nobody's way."""
