@@ -240,22 +240,19 @@ def may_be_elsewhere(state: ClusterState) -> bool:
 
 def await_residents(state: ClusterState, are_due: bool, patience: float) -> None:
     """Durable jobs can't come yet, or are about to: they and all others have the whole time then."""
+    state.returning.residents_due = are_due
+    postpone(state, patience)
+
+
+def postpone(state: ClusterState, patience: float) -> None:
+    """Whoever has not come back has all of `patience` from now on; of clients that others submit for, too."""
     returning, until = state.returning, state.now + patience
-    returning.residents_due = are_due
-    if not are_due:
-        returning.absent = {number: max(due, until) for number, due in returning.absent.items()}
-        returning.roots = {root: max(due, until) for root, due in returning.roots.items()}
+    returning.absent = dict.fromkeys(returning.absent, until)
+    returning.roots = dict.fromkeys(returning.roots, until)
 
 
-def give_up_absent(state: ClusterState, out: Outgoing, patience: float) -> list[int]:
-    """Clients that did not come back in time will not; the sessions that they had.
-
-    The time counts, for all of `patience`, from when they can come back to no other one.
-    """
-    if may_be_elsewhere(state):
-        until, absent = state.now + patience, state.returning.absent
-        absent.update((number, until) for number, deadline in absent.items() if state.now >= deadline)
-        return []
+def give_up_absent(state: ClusterState, out: Outgoing) -> list[int]:
+    """Clients that did not come back in time will not; the sessions that they had."""
     sessions: dict[int, None] = {}
     for number in [n for n, deadline in state.returning.absent.items() if state.now >= deadline]:
         out.log("INFO", f"client {number} did not come back")

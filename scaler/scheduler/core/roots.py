@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from scaler.protocol.codes import NO_ROOT
 from scaler.protocol.messages import Spans, TaskCancel
-from scaler.scheduler.core import returning, withdrawing
+from scaler.scheduler.core import withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.batch_records import Batch
@@ -98,17 +98,10 @@ def come_back(state: ClusterState, out: Outgoing, client: ClientRecord, patience
     return cancel(state, out, client, (each for each in client.batches.values() if each.task.root in gone))
 
 
-def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], patience: float) -> list[Move]:
-    """Roots that did not come back in time will not, nor clients that agents have told of, by these `sessions`.
-
-    The time counts, for all of `patience`, from when rows may be handed out.
-    """
-    roots = state.returning.roots
-    absent = [root for root, deadline in roots.items() if state.now >= deadline]
+def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int]) -> list[Move]:
+    """Roots that did not come back in time will not, nor clients that agents have told of, by these `sessions`."""
+    absent = [root for root, deadline in state.returning.roots.items() if state.now >= deadline]
     if sessions:
         here = {client.root for client in state.clients.values()}  # an agent may say anything
         absent += [root for root in map(root_of, sessions) if root not in here]
-    if returning.may_be_elsewhere(state):
-        roots.update(dict.fromkeys([*roots, *absent], state.now + patience))
-        return []
     return [move for root in absent for move in leave(state, out, root)]

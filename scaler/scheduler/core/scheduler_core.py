@@ -390,8 +390,10 @@ class SchedulerCore:
     def _attend_to_returning(self) -> None:
         """Put together the work of clients of which all is known; give up those that don't come."""
         state = self.state
-        sessions = returning.give_up_absent(state, self._out, self._limits.client_timeout)
-        self._run(roots.give_up_absent(state, self._out, sessions, self._limits.client_timeout))
+        if returning.may_be_elsewhere(state):
+            returning.postpone(state, self._limits.client_timeout)
+        else:
+            self._run(roots.give_up_absent(state, self._out, returning.give_up_absent(state, self._out)))
         for number in returning.complete(state):
             client = state.clients[number]
             try:
