@@ -24,8 +24,11 @@ from scaler.transport import Connection
 
 #: seconds between looks at the time while nothing happens
 IDLE = 0.5
-#: seconds for which the thread looks without sleeping, at most, and within which an answer was quick
-SPIN = 0.001
+#: seconds for which the thread looks without sleeping, at most, and within which an answer was quick: more than one
+#: takes while all sleep in between, on a slow machine too, or nobody would ever look
+SPIN = 0.002
+#: seconds that a look takes if something else has run meanwhile: scheduler and agent take less for a task
+INTERRUPTED = 0.001
 #: only epoll can be changed by one thread while another waits in it
 IS_POSSIBLE = sys.platform == "linux"
 #: raised where a connection was closed meanwhile: the I/O thread sees to that
@@ -53,7 +56,7 @@ class Watcher:
         self._poller = poller
         self._quick_effects = quick_effects
         #: None where others can't go on while a thread looks
-        self._spinner = Spinner(SPIN, SPIN) if available_cores() > 1 else None
+        self._spinner = Spinner(SPIN, INTERRUPTED) if available_cores() > 1 else None
 
     def watch_while_waiting(self, is_done: Callable[[], bool], timeout: float | None) -> None:
         """Wait for the only task under way by watching the connection here, in the stead of the I/O thread.
