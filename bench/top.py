@@ -22,10 +22,11 @@ from pathlib import Path
 
 from scaler.monitor.reading import decoded
 from scaler.monitor.synthetic import SyntheticCluster
-from scaler.protocol.codec import decode, encode, encode_view
+from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Frame
 from scaler.protocol.messages import Snapshot as SnapshotMessage
 from scaler.protocol.messages.worker_columns import COLUMNS as COLUMNS_OF_WORKERS
+from scaler.protocol.views import encode_view
 
 COLUMNS, LINES = 120, 40
 #: what is typed, and what the frame shows that it leads to

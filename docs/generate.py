@@ -33,6 +33,7 @@ from scaler.config import (
 )
 from scaler.protocol import codec, codes, error_record, initiator, value_list
 from scaler.protocol import messages as messages_module
+from scaler.protocol.messages import cluster_view
 from scaler.scheduler.state.transitions import TRANSITIONS
 
 DOCS = Path(__file__).parent
@@ -239,15 +240,15 @@ PARTS: dict[str, Callable[[], str]] = {
     "worker_columns": lambda: fields_of(messages_module.WorkerColumns),
     "host_report": lambda: fields_of(messages_module.HostReport),
     "cluster_view": lambda: fields_of(
-        messages_module.ClusterView,
-        messages_module.SchedulerView,
-        messages_module.RowCounts,
-        messages_module.AgentColumns,
-        messages_module.ClientColumns,
-        messages_module.FunctionColumns,
-        messages_module.ObjectColumns,
-        messages_module.DemandColumns,
-        messages_module.FleetColumns,
+        cluster_view.ClusterView,
+        cluster_view.SchedulerView,
+        cluster_view.RowCounts,
+        cluster_view.AgentColumns,
+        cluster_view.ClientColumns,
+        cluster_view.FunctionColumns,
+        cluster_view.ObjectColumns,
+        cluster_view.DemandColumns,
+        cluster_view.FleetColumns,
     ),
     "encodings": lambda: members(codes.Encoding),
     "opcodes": opcodes,

@@ -1,7 +1,5 @@
 """What state a process is in, read from /proc: whether it ends, is stopped, or has lost its main thread."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from scaler.common.process_use import stat_of

@@ -37,7 +37,7 @@ from scaler.serialize.versions import packages
 from scaler.transport import Address, Security, exposure, load_or_create
 
 #: descriptors of this process beside its workers' sockets, when its first client has come
-_OTHERS = 29
+_OTHERS = 32
 
 
 def main(fd: int) -> None:

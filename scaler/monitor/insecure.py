@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scaler.monitor.formats import inert, width
-from scaler.protocol.messages import SchedulerView
+from scaler.protocol.messages.cluster_view import SchedulerView
 from scaler.transport import Address
 
 _DO = "start it without --insecure (docs/running.md, Keys)"

@@ -15,7 +15,7 @@ from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.totals import Totals, totals_of
 from scaler.monitor.watcher import Seen
 from scaler.protocol.codes import AgentFlag
-from scaler.protocol.messages import FunctionColumns
+from scaler.protocol.messages.cluster_view import FunctionColumns
 
 #: functions that have their own name: those that take most time
 FUNCTIONS = 20

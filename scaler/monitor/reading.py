@@ -2,9 +2,9 @@
 
 from scaler.errors import ProtocolError
 from scaler.monitor.snapshot import Snapshot
-from scaler.protocol.codec import decode_view
 from scaler.protocol.messages import Malformed, unpack
 from scaler.protocol.messages import Snapshot as SnapshotMessage
+from scaler.protocol.views import decode_view
 
 
 def decoded(message: SnapshotMessage) -> Snapshot:

@@ -8,7 +8,8 @@ from functools import cached_property
 from itertools import chain, repeat
 
 from scaler.protocol.codes import WorkerFlag
-from scaler.protocol.messages import (
+from scaler.protocol.messages import WorkerColumns, u32
+from scaler.protocol.messages.cluster_view import (
     AgentColumns,
     ClientColumns,
     ClusterView,
@@ -16,8 +17,6 @@ from scaler.protocol.messages import (
     ObjectColumns,
     RowCounts,
     SchedulerView,
-    WorkerColumns,
-    u32,
 )
 from scaler.protocol.messages.message import require
 

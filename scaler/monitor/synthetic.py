@@ -12,22 +12,17 @@ from random import Random
 
 from scaler.monitor.snapshot import Snapshot
 from scaler.protocol.codes import AgentFlag, WorkerFlag
-from scaler.protocol.messages import (
+from scaler.protocol.messages import HostReport, WorkerColumns, u8, u32, u64, unpack
+from scaler.protocol.messages.cluster_view import (
     AgentColumns,
     ClientColumns,
     ClusterView,
     DemandColumns,
     FleetColumns,
     FunctionColumns,
-    HostReport,
     ObjectColumns,
     RowCounts,
     SchedulerView,
-    WorkerColumns,
-    u8,
-    u32,
-    u64,
-    unpack,
 )
 from scaler.version import __version__
 

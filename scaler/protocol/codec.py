@@ -6,7 +6,7 @@ annotations, drives both directions.
 
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
@@ -25,10 +25,26 @@ assert sys.byteorder == "little", "columns are little-endian on the wire"
 
 standard_descriptors.occupy()  # capnp keeps two directories open
 capnp.remove_import_hook()
-with standing_somewhere():  # else it ends the process
-    _schema = capnp.load(str(Path(__file__).with_name("scaler.capnp")))
-_Message = _schema.Message
-_VERSION, _SEQ, _ACK = (_Message.schema.fields[name] for name in ("version", "seq", "ack"))
+
+
+#: they are to live as long as what is made of their schemas
+_parsers: list[Any] = []
+
+
+def load_schema(name: str) -> Any:
+    """What pycapnp makes of a file beside this one. Takes some ms, and three descriptors.
+
+    Not by `capnp.load`: its parser, one for the whole process, stands where it stood when it was first called, with
+    descriptors that workers have not got any more. A task that loaded a schema of its own ended its worker by that.
+    """
+    with standing_somewhere():  # else it ends the process
+        _parsers.append(capnp.SchemaParser())
+        return _parsers[-1].load(str(Path(__file__).with_name(name)))
+
+
+_Message = load_schema("scaler.capnp").Message
+_FIELDS = _Message.schema.fields
+_VERSION, _SEQ, _ACK = (_FIELDS[name] for name in ("version", "seq", "ack"))
 
 
 #: the union member of each message class
@@ -92,16 +108,10 @@ MESSAGE_CLASSES = tuple(_MEMBERS)
 
 
 #: what a message may have as a field
-_PARTS: dict[str, type[m.Part]] = {
-    each.__name__: each
-    for each in (
-        m.Spans, m.Objects, m.SchedulerView, m.RowCounts, m.AgentColumns, m.ClientColumns,
-        m.FunctionColumns, m.ObjectColumns, m.DemandColumns, m.FleetColumns,
-    )
-}  # fmt: skip
+_PARTS: dict[str, type[m.Part]] = {each.__name__: each for each in (m.Spans, m.Objects)}
 
 
-class _Struct(NamedTuple):
+class Layout(NamedTuple):
     """Where the fields of a message class are in a struct of the schema.
 
     Fields of the schema are kept as pycapnp's objects: it reads and writes by field four times as fast as by name.
@@ -114,20 +124,23 @@ class _Struct(NamedTuple):
     #: lists of texts: (name, field)
     lists: list[tuple[str, Any]]
     #: structs inside a struct, always there: (name, field, class, its struct)
-    parts: list[tuple[str, Any, type[m.Part], "_Struct"]]
+    parts: list[tuple[str, Any, type[m.Part], "Layout"]]
     #: structs of fields that are rarely set, absent when none of them is
-    groups: list[tuple[Any, "_Struct"]]
+    groups: list[tuple[Any, "Layout"]]
     #: the fields of `plain`, `columns` and `lists`, in this order, and what gives their values of a message at once
     wires: list[Any]
     values: Callable[[m.Part], tuple[Any, ...]]
 
 
-def _struct(cls: type[m.Part], schema: Any, names: tuple[str, ...] | None = None) -> _Struct:
+def layout_of(
+    cls: type[m.Part], schema: Any, *, names: tuple[str, ...] | None = None, known: Mapping[str, type[m.Part]] = _PARTS
+) -> Layout:
+    """Where the fields of a class, or those of these names, are in a struct; `known`: what it may have as a field."""
     plain: list[tuple[str, Any]] = []
     columns: list[tuple[str, Any, str]] = []
     lists: list[tuple[str, Any]] = []
-    parts: list[tuple[str, Any, type[m.Part], _Struct]] = []
-    groups: list[tuple[Any, _Struct]] = []
+    parts: list[tuple[str, Any, type[m.Part], Layout]] = []
+    groups: list[tuple[Any, Layout]] = []
     grouped = {name for group in cls.groups.values() for name in group}
     for item in fields(cls):
         if item.name == "bodies" or (item.name in grouped if names is None else item.name not in names):
@@ -140,18 +153,18 @@ def _struct(cls: type[m.Part], schema: Any, names: tuple[str, ...] | None = None
             columns.append((item.name, wire, item.default_factory().typecode))
         elif kind.startswith("tuple"):
             lists.append((item.name, wire))
-        elif kind in _PARTS:
-            part = _PARTS[kind]
-            parts.append((item.name, wire, part, _struct(part, wire.schema)))
+        elif kind in known:
+            part = known[kind]
+            parts.append((item.name, wire, part, layout_of(part, wire.schema, known=known)))
         else:
             plain.append((item.name, wire))
     if names is None:
         for group, members in cls.groups.items():
             wire = schema.fields[group]
-            groups.append((wire, _struct(cls, wire.schema, members)))
+            groups.append((wire, layout_of(cls, wire.schema, names=members)))
     own = [(name, wire) for name, wire, *_ in (*plain, *columns, *lists)]
     values = _getter([name for name, _ in own])
-    return _Struct(plain, columns, lists, parts, groups, [wire for _, wire in own], values)
+    return Layout(plain, columns, lists, parts, groups, [wire for _, wire in own], values)
 
 
 def _getter(names: list[str]) -> Callable[[m.Part], tuple[Any, ...]]:
@@ -160,19 +173,24 @@ def _getter(names: list[str]) -> Callable[[m.Part], tuple[Any, ...]]:
     return lambda message: tuple(getattr(message, name) for name in names)
 
 
-def _struct_of(member: str) -> Any:
-    field = _Message.schema.fields[member]
-    return field.schema if field.proto.slot.type.which() == "struct" else None
+class _Layouts(dict[type[m.Message], Layout | None]):
+    """The struct of each message class, None if it has no fields; made when it is first wanted.
+
+    Most of them are of no use to most programs, and all of them took a program's start 8 ms, and its cluster's as well.
+    """
+
+    def __missing__(self, cls: type[m.Message]) -> Layout | None:
+        layout = self[cls] = layout_of(cls, _FIELDS[_MEMBERS[cls]].schema) if fields(cls) else None
+        return layout
 
 
-_LAYOUTS: dict[type[m.Message], _Struct | None] = {}
-for _cls, _member in _MEMBERS.items():
-    _LAYOUTS[_cls] = _struct(_cls, _struct_of(_member)) if fields(_cls) else None
-#: member -> (class, field of the union, layout)
-_CLASSES = {member: (cls, _Message.schema.fields[member], _LAYOUTS[cls]) for cls, member in _MEMBERS.items()}
+_LAYOUTS = _Layouts()
+#: member -> (class, field of the union)
+_CLASSES = {member: (cls, _FIELDS[member]) for cls, member in _MEMBERS.items()}
 
 
-def _write(struct: Any, layout: _Struct, message: m.Part) -> None:
+def write(struct: Any, layout: Layout, message: m.Part) -> None:
+    """Set the fields of a struct."""
     put = struct._set_by_field
     for wire, value in zip(layout.wires, layout.values(message), strict=True):
         if value:
@@ -182,13 +200,14 @@ def _write(struct: Any, layout: _Struct, message: m.Part) -> None:
             except UnicodeEncodeError:
                 put(wire, list(map(written_out, value)) if kind is tuple else written_out(value))
     for name, wire, _, part in layout.parts:
-        _write(struct.init(wire.proto.name), part, getattr(message, name))
+        write(struct.init(wire.proto.name), part, getattr(message, name))
     for wire, group in layout.groups:
         if any(group.values(message)):
-            _write(struct.init(wire.proto.name), group, message)
+            write(struct.init(wire.proto.name), group, message)
 
 
-def _read(struct: Any, layout: _Struct) -> dict[str, Any]:
+def read(struct: Any, layout: Layout) -> dict[str, Any]:
+    """The fields of a struct."""
     get = struct._get_by_field
     found = {name: get(wire) for name, wire in layout.plain}
     for name, wire, code in layout.columns:
@@ -196,10 +215,10 @@ def _read(struct: Any, layout: _Struct) -> dict[str, Any]:
     for name, wire in layout.lists:
         found[name] = tuple(get(wire))
     for name, wire, cls, part in layout.parts:
-        found[name] = cls(**_read(get(wire), part))
+        found[name] = cls(**read(get(wire), part))
     for wire, group in layout.groups:
         if struct._has_by_field(wire):
-            found.update(_read(get(wire), group))
+            found.update(read(get(wire), group))
     return found
 
 
@@ -213,40 +232,12 @@ def encode(message: m.Message, seq: int = 0, ack: int = 0) -> list[m.Frame]:
     member = _MEMBERS[cls]
     layout = _LAYOUTS[cls]
     if layout is not None:
-        _write(root.init(member), layout, message)
+        write(root.init(member), layout, message)
     else:
         setattr(root, member, None)
     if cls.has_bodies:
         return [root.to_bytes(), *message.bodies]  # type: ignore[attr-defined]
     return [root.to_bytes()]
-
-
-_VIEW = _struct(m.ClusterView, _schema.ClusterView.schema)
-
-
-def encode_view(view: m.ClusterView) -> bytes:
-    """The frame of a `Snapshot`."""
-    root = _schema.ClusterView.new_message()
-    _write(root, _VIEW, view)
-    encoded: bytes = root.to_bytes()
-    return encoded
-
-
-def decode_view(frame: m.Frame) -> m.ClusterView:
-    """What a `Snapshot` shows; `ProtocolError` if its frame shows nothing."""
-    try:
-        if not frame or len(frame) % 8:
-            raise ProtocolError(f"not a view of a cluster: it has {len(frame)} bytes, and words have 8")
-        root = next(_schema.ClusterView.read_multiple_bytes(bytes(frame)))
-        view = m.ClusterView(**_read(root, _VIEW))
-        view.validate()
-    except ProtocolError:
-        raise
-    except m.Malformed as problem:
-        raise ProtocolError(f"a malformed view of a cluster: {problem}") from None
-    except Exception as problem:  # as in `decode`
-        raise ProtocolError(f"not a view of a cluster: {type(problem).__name__}") from None
-    return view
 
 
 def _root(header: m.Frame) -> Any:
@@ -292,8 +283,9 @@ def decode(frames: list[m.Frame]) -> Envelope:
         version = get(_VERSION)
         if version != m.PROTOCOL_VERSION:
             return Envelope(0, 0, _first_words(root, version))
-        cls, member, layout = _CLASSES[root._which_str()]
-        message = cls() if layout is None else cls(**_read(get(member), layout))
+        cls, member = _CLASSES[root._which_str()]
+        layout = _LAYOUTS[cls]
+        message = cls() if layout is None else cls(**read(get(member), layout))
         seq, ack = get(_SEQ), get(_ACK)
         if cls.has_bodies:
             message.bodies = frames[1:]  # type: ignore[attr-defined]

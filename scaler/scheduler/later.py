@@ -4,6 +4,7 @@
 LATER = (
     "scaler.scheduler.core.relaying",
     "scaler.scheduler.core.rehearsal",
+    "scaler.protocol.messages.cluster_view",
     "scaler.scheduler.views.demand",
     "scaler.scheduler.core.explaining",
     "scaler.scheduler.views.task_pages",
@@ -11,6 +12,7 @@ LATER = (
     "scaler.scheduler.core.commanding",
     "scaler.scheduler.core.rebuilding",
     "scaler.scheduler.missing_agents",
+    "scaler.protocol.views",
     "scaler.scheduler.views.cluster_view",
     "scaler.scheduler.views.snapshot",
     "scaler.scheduler.state.validate",

@@ -6,7 +6,6 @@ import os
 import time
 
 from scaler.common.process_use import ProcessUse
-from scaler.protocol.codec import encode_view
 from scaler.protocol.messages import Snapshot, u64
 from scaler.scheduler.composition import Composition
 from scaler.scheduler.core.events import Publish
@@ -32,6 +31,8 @@ class Publisher:
 
     def complete(self, wish: Publish) -> Snapshot:
         """The message that all its monitors get."""
+        from scaler.protocol.views import encode_view  # here, as a cluster should start without it
+
         scheduler, now = wish.view.scheduler, time.monotonic()
         scheduler.epoch, scheduler.pid, scheduler.version = self._epoch, os.getpid(), __version__
         scheduler.address, scheduler.insecure = self._address, self._insecure

@@ -63,7 +63,7 @@ REOPEN_SECONDS = 10.0
 #: connections for which there is to be room: an agent and a client
 FEWEST_CONNECTIONS = 2
 #: descriptors that it opens when it serves, beside those
-OWN_DESCRIPTORS = 3
+OWN_DESCRIPTORS = 6
 #: characters of a line of the log that a stranger may fill
 _LONGEST_WORDS = 300
 

@@ -19,8 +19,6 @@ A scheduler that was killed and starts again at its address knows nothing of a p
 Hello that there was one is not taken before the partner has agreed, or more than half of as many agents have come.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from scaler.common.effects import Log

@@ -3,8 +3,6 @@
 Pure. An agent that looks for a scheduler asks a few times a second, and each time is a vote for a moment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Set
 from typing import NamedTuple
 

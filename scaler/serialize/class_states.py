@@ -18,8 +18,6 @@ What has no version, since to find that out takes too long, counts as one that n
 A worker runs one function at a time, so nothing else is using the classes when they are set.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import pickle

@@ -10,8 +10,6 @@ written to: what was written is nowhere else. Within `read_only` there is no way
 it can't be written.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib

@@ -4,8 +4,6 @@ A value is *packed* to an in-band pickle and the raw buffers that belong to it (
 writes the buffers straight from the value's own memory; whoever reads it lends the reader's memory to the new value.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 from collections.abc import Iterable, Sequence

@@ -14,8 +14,6 @@ A store that was reached before is tried again until nothing was heard from it f
 no more. A fetch ends when it has all, or when no source is left.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias

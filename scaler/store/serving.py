@@ -5,8 +5,6 @@ else in this host: on its way from disk, or in a worker. The owner is asked (`on
 for some time.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Sequence

@@ -17,8 +17,6 @@ whoever answers knows how many are under way. Size and tag are those of the file
 mixed. What isn't one of these messages ends the connection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct, error

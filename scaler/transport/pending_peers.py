@@ -4,8 +4,6 @@ Pure. Whoever has the connections tells it who enters and leaves, and shows out 
 before it had `GRACE` to say who it is, unless there is no room for those who have been here for long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@
 They are plain tuples with names: made and taken apart at the price of a tuple. `encoding.py` says how they travel.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -142,7 +140,7 @@ class EndedSpan(NamedTuple):
     #: bytes of memory; 0 when not profiled
     peak: int
     #: of the parts of the body, u32, as many as the outcome has
-    sizes: array[int]
+    sizes: "array[int]"
     body: bytes
     #: microseconds of processor, all rows together; 0 when not profiled
     processor_time: int = 0

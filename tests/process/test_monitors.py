@@ -16,7 +16,8 @@ from scaler.monitor import Seen, Snapshot, Watcher, WorkerFlag
 from scaler.monitor.insecure import exposure_of
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import hello_of
-from scaler.protocol.messages import Refused, SchedulerView
+from scaler.protocol.messages import Refused
+from scaler.protocol.messages.cluster_view import SchedulerView
 from scaler.transport import Security, SocketFile, connect_file
 
 

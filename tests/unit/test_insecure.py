@@ -7,8 +7,8 @@ import pytest
 from scaler.monitor.formats import width
 from scaler.monitor.insecure import exposure_of
 from scaler.monitor.synthetic import SyntheticCluster
-from scaler.protocol.codec import decode_view, encode_view
-from scaler.protocol.messages import SchedulerView
+from scaler.protocol.messages.cluster_view import SchedulerView
+from scaler.protocol.views import decode_view, encode_view
 
 DO = "start it without --insecure (docs/running.md, Keys)"
 #: of a terminal, at least

@@ -9,7 +9,8 @@ from support.weight import objects_below
 from scaler.agent.state import doubts, estimates
 from scaler.agent.state.doubts import SECONDS, Doubts
 from scaler.agent.state.estimates import Estimates
-from scaler.protocol.messages import STORED, FunctionColumns, RowCounts, u32, u64
+from scaler.protocol.messages import STORED, u32, u64
+from scaler.protocol.messages.cluster_view import FunctionColumns, RowCounts
 from scaler.scheduler.state import function_records
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.function_records import OTHERS

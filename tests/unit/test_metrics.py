@@ -27,7 +27,8 @@ from scaler.monitor.metrics import (
 )
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.totals import totals_of
-from scaler.protocol.messages import FleetColumns, u32
+from scaler.protocol.messages import u32
+from scaler.protocol.messages.cluster_view import FleetColumns
 
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
 LINE = re.compile(r'([a-z_0-9]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')

@@ -9,12 +9,10 @@ from simulator.scripted import FakeScheduler, task
 
 from scaler.errors import ProtocolError
 from scaler.monitor.synthetic import SyntheticCluster
-from scaler.protocol.codec import decode_view, encode_view
 from scaler.protocol.codes import AgentFlag
 from scaler.protocol.messages import (
     VALUES_EACH,
     ClientClear,
-    ClusterView,
     DisconnectRequest,
     HostReport,
     ObjectAnnounce,
@@ -26,6 +24,8 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
+from scaler.protocol.messages.cluster_view import ClusterView
+from scaler.protocol.views import decode_view, encode_view
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core import watching
 from scaler.scheduler.state.validate import validate

@@ -1,5 +1,7 @@
 """What the scheduler's core hears, and what it answers; its entry point is `handle(events, now) -> effects`."""
 
+from typing import TYPE_CHECKING
+
 from scaler.common.effects import Log as Log
 from scaler.common.effects import Stop as Stop
 from scaler.common.effects import Tick as Tick
@@ -10,9 +12,12 @@ from scaler.protocol.acceptor import Lost as Lost
 from scaler.protocol.acceptor import Received as Received
 from scaler.protocol.acceptor import Stirred as Stirred
 from scaler.protocol.acceptor import Unread as Unread
-from scaler.protocol.messages import ClusterView, Message
+from scaler.protocol.messages import Message
 from scaler.scheduler.succession import Announce as Announce
 from scaler.scheduler.succession import HandOut as HandOut
+
+if TYPE_CHECKING:
+    from scaler.protocol.messages.cluster_view import ClusterView
 
 
 @record
@@ -70,7 +75,7 @@ class Publish:
 
     monitors: list[int]
     number: int
-    view: ClusterView
+    view: "ClusterView"
     #: the frame of the workers' columns
     workers: bytes
 

@@ -1,7 +1,5 @@
 """What the decisions of the core return: moves, to be made one after the other by the worklist."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from scaler.protocol.messages import Frame

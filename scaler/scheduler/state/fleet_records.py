@@ -1,7 +1,5 @@
 """Hosts that somebody asks a batch system for, as it tells."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from scaler.protocol.messages import Command

@@ -1,7 +1,5 @@
 """Clients and agents that come from a scheduler that is gone, until their work is put together again."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from dataclasses import field

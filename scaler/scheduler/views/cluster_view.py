@@ -12,18 +12,15 @@ from heapq import nlargest
 from itertools import islice
 
 from scaler.protocol.codes import MAX_NAME, AgentFlag
-from scaler.protocol.messages import (
+from scaler.protocol.messages import HostReport, u8, u32, u64
+from scaler.protocol.messages.cluster_view import (
     AgentColumns,
     ClientColumns,
     ClusterView,
     FunctionColumns,
-    HostReport,
     ObjectColumns,
     RowCounts,
     SchedulerView,
-    u8,
-    u32,
-    u64,
 )
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.client_records import ClientRecord

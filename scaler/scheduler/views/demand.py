@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scaler.protocol.codes import MAX_NAME
-from scaler.protocol.messages import Command, DemandColumns, FleetColumns, u32, u64
+from scaler.protocol.messages import Command, u32, u64
+from scaler.protocol.messages.cluster_view import DemandColumns, FleetColumns
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.fleet_records import BELIEVED
 

@@ -9,7 +9,7 @@ from typing import Any
 from scaler.agent.core import events as ae
 from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.state.memory import AgentLimits
-from scaler.protocol.codec import decode, decode_view, encode, encode_view
+from scaler.protocol.codec import decode, encode
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     APART,
@@ -41,6 +41,7 @@ from scaler.protocol.messages import (
 )
 from scaler.protocol.messages.worker_columns import unpack
 from scaler.protocol.results import NO_SIZES, ResultBuilder, SpanResult
+from scaler.protocol.views import decode_view, encode_view
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core import roots
 from scaler.scheduler.core.scheduler_core import SchedulerCore

@@ -11,9 +11,9 @@ from scaler.errors import ProtocolError
 from scaler.journal.directory import Locked
 from scaler.protocol.acceptor import UNREAD_BYTES, Acceptor, Outgoing, Terms
 from scaler.protocol.channel import Envelope
-from scaler.protocol.codec import encode_view
 from scaler.protocol.hello import BEGINNINGS, NUMBERS, epoch_of, hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION, BalanceRequest, PartnerReport, Snapshot, Task
+from scaler.protocol.views import encode_view
 from scaler.scheduler.composition import LOCAL_AGENT, RETURN, Composition, Disconnect, Wish
 from scaler.scheduler.copies.copies import Copies
 from scaler.scheduler.copies.opening import Opening

@@ -14,8 +14,9 @@ from simulator.scripted import as_heard, graph, hello, result, task
 from scaler.protocol import messages as m
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.channel import Envelope
-from scaler.protocol.codec import decode, encode, encode_view
+from scaler.protocol.codec import decode, encode
 from scaler.protocol.results import ResultBuilder
+from scaler.protocol.views import encode_view
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.returning import PATIENCE
