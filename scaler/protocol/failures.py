@@ -5,6 +5,7 @@ among them. Errors name the task, what happened to it, and what can be done abou
 """
 
 import re
+from math import ceil
 
 from scaler.common.exits import describe_exit
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
@@ -70,14 +71,16 @@ def memory_taken(taken: int, limit: int) -> str:
     '2 MB, and a worker may take 1 MB (worker_memory_limit)'
     >>> memory_taken(2_000_000, 70_000)
     '2 MB, and a worker may take 70,000 bytes (worker_memory_limit)'
+    >>> memory_taken(200_300_000, 200_000_000)
+    '201 MB, and a worker may take 200 MB (worker_memory_limit)'
     """
-    return f"{_size(taken)}, and a worker may take {_size(limit)} (worker_memory_limit)"
+    return f"{_size(taken, is_rounded_up=True)}, and a worker may take {_size(limit)} (worker_memory_limit)"
 
 
-def _size(number: int) -> str:
+def _size(number: int, *, is_rounded_up: bool = False) -> str:
     if number < 1e6:
         return "1 byte" if number == 1 else f"{number:,} bytes"
-    return f"{number / 1e6:,.0f} MB"
+    return f"{ceil(number / 1e6) if is_rounded_up else round(number / 1e6):,} MB"
 
 
 def worker_memory_exceeded(name: str, row_id: int, much: str) -> ErrorRecord:
