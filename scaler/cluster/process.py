@@ -36,7 +36,7 @@ from scaler.scheduler.server import open_server
 from scaler.serialize.versions import packages
 from scaler.transport import Address, Security, exposure, load_or_create
 
-#: descriptors of this process beside its workers' sockets, when its first client has come
+#: descriptors of this process beside its workers' sockets, when its first client has come and all is loaded
 _OTHERS = 32
 
 

@@ -8,6 +8,7 @@ import sys
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -173,20 +174,18 @@ def _getter(names: list[str]) -> Callable[[m.Part], tuple[Any, ...]]:
     return lambda message: tuple(getattr(message, name) for name in names)
 
 
-class _Layouts(dict[type[m.Message], Layout | None]):
-    """The struct of each message class, None if it has no fields; made when it is first wanted.
+#: member -> (class, field of the union)
+_CLASSES = {member: (cls, _FIELDS[member]) for cls, member in _MEMBERS.items()}
+
+
+@cache
+def _layout(member: str) -> Layout | None:
+    """The struct of a member of the union, None if it has no fields; made when it is first wanted.
 
     Most of them are of no use to most programs, and all of them took a program's start 8 ms, and its cluster's as well.
     """
-
-    def __missing__(self, cls: type[m.Message]) -> Layout | None:
-        layout = self[cls] = layout_of(cls, _FIELDS[_MEMBERS[cls]].schema) if fields(cls) else None
-        return layout
-
-
-_LAYOUTS = _Layouts()
-#: member -> (class, field of the union)
-_CLASSES = {member: (cls, _FIELDS[member]) for cls, member in _MEMBERS.items()}
+    cls, field = _CLASSES[member]
+    return layout_of(cls, field.schema) if fields(cls) else None
 
 
 def write(struct: Any, layout: Layout, message: m.Part) -> None:
@@ -230,7 +229,7 @@ def encode(message: m.Message, seq: int = 0, ack: int = 0) -> list[m.Frame]:
     root._set_by_field(_SEQ, seq)
     root._set_by_field(_ACK, ack)
     member = _MEMBERS[cls]
-    layout = _LAYOUTS[cls]
+    layout = _layout(member)
     if layout is not None:
         write(root.init(member), layout, message)
     else:
@@ -240,12 +239,12 @@ def encode(message: m.Message, seq: int = 0, ack: int = 0) -> list[m.Frame]:
     return [root.to_bytes()]
 
 
-def _root(header: m.Frame) -> Any:
-    """The struct that a header begins with; what is read of it is copied."""
-    if not header or len(header) % 8:
-        raise ProtocolError(f"not a message: it has {len(header)} bytes, and words have 8")
+def struct_in(frame: m.Frame, kind: Any, what: str) -> Any:
+    """The struct of a kind that a frame begins with, which is `what`; what is read of it is copied."""
+    if not frame or len(frame) % 8:
+        raise ProtocolError(f"not {what}: it has {len(frame)} bytes, and words have 8")
     # the first of the messages in these bytes: pycapnp's way for just one takes five times as long
-    return next(_Message.read_multiple_bytes(header if type(header) is bytes else bytes(header)))
+    return next(kind.read_multiple_bytes(frame if type(frame) is bytes else bytes(frame)))
 
 
 #: characters of a role of another version, at most
@@ -278,14 +277,15 @@ def decode(frames: list[m.Frame]) -> Envelope:
     if not frames:
         raise ProtocolError("a message without frames")
     try:
-        root = _root(frames[0])
+        root = struct_in(frames[0], _Message, "a message")
         get = root._get_by_field
         version = get(_VERSION)
         if version != m.PROTOCOL_VERSION:
             return Envelope(0, 0, _first_words(root, version))
-        cls, member = _CLASSES[root._which_str()]
-        layout = _LAYOUTS[cls]
-        message = cls() if layout is None else cls(**read(get(member), layout))
+        member = root._which_str()
+        cls, field = _CLASSES[member]
+        layout = _layout(member)
+        message = cls() if layout is None else cls(**read(get(field), layout))
         seq, ack = get(_SEQ), get(_ACK)
         if cls.has_bodies:
             message.bodies = frames[1:]  # type: ignore[attr-defined]

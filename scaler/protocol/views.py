@@ -1,27 +1,11 @@
 """Clusters as monitors see them, to frames and back. Apart from `codec`, as most programs are never shown one."""
 
 from scaler.errors import ProtocolError
-from scaler.protocol.codec import layout_of, load_schema, read, write
-from scaler.protocol.messages import Frame, Malformed
-from scaler.protocol.messages.cluster_view import (
-    AgentColumns,
-    ClientColumns,
-    ClusterView,
-    DemandColumns,
-    FleetColumns,
-    FunctionColumns,
-    ObjectColumns,
-    RowCounts,
-    SchedulerView,
-)
+from scaler.protocol.codec import layout_of, load_schema, read, struct_in, write
+from scaler.protocol.messages import Frame, Malformed, Part, cluster_view
+from scaler.protocol.messages.cluster_view import ClusterView
 
-_PARTS = {
-    each.__name__: each
-    for each in (
-        SchedulerView, RowCounts, AgentColumns, ClientColumns, FunctionColumns, ObjectColumns, DemandColumns,
-        FleetColumns,
-    )
-}  # fmt: skip
+_PARTS = {name: each for name, each in vars(cluster_view).items() if isinstance(each, type) and issubclass(each, Part)}
 _ClusterView = load_schema("cluster_view.capnp").ClusterView
 _LAYOUT = layout_of(ClusterView, _ClusterView.schema, known=_PARTS)
 
@@ -37,10 +21,7 @@ def encode_view(view: ClusterView) -> bytes:
 def decode_view(frame: Frame) -> ClusterView:
     """What a `Snapshot` shows; `ProtocolError` if its frame shows nothing."""
     try:
-        if not frame or len(frame) % 8:
-            raise ProtocolError(f"not a view of a cluster: it has {len(frame)} bytes, and words have 8")
-        root = next(_ClusterView.read_multiple_bytes(bytes(frame)))
-        view = ClusterView(**read(root, _LAYOUT))
+        view = ClusterView(**read(struct_in(frame, _ClusterView, "a view of a cluster"), _LAYOUT))
         view.validate()
     except ProtocolError:
         raise
