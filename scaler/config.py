@@ -676,7 +676,23 @@ def plain_values(config: Config) -> dict[str, Any]:
 
 def from_plain_values(config: type[C], values: dict[str, Any]) -> C:
     """The configuration that `plain_values` was made from. Raises `OptionError`."""
-    return config(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    return config(**_fitting(values))
+
+
+def from_checked_values(config: type[C], values: dict[str, Any]) -> C:
+    """The same of all the values of a configuration that the other process has checked: in a hundredth of the time.
+
+    >>> agent = AgentConfig("tcp://head:2345", capabilities=("gpu",))
+    >>> from_checked_values(AgentConfig, plain_values(agent)) == agent
+    True
+    """
+    made = object.__new__(config)
+    vars(made).update(_fitting(values))
+    return made
+
+
+def _fitting(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def settings(config: type[Config]) -> Iterator[Setting]:

@@ -28,7 +28,7 @@ from scaler.common.log_handlers import to_file, to_stream
 from scaler.common.long_lived import keep_little_memory
 from scaler.common.process_limits import limit_for, words_of
 from scaler.common.unexpected_end import told_in_log
-from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
+from scaler.config import AgentConfig, SchedulerConfig, from_checked_values
 from scaler.protocol.codes import STDOUT, Role
 from scaler.protocol.hello import hello_of
 from scaler.scheduler.composition import LOCAL_AGENT
@@ -56,8 +56,8 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         return
     try:
         os.environ.update(options["environment"])  # for whatever tasks start
-        config = from_plain_values(SchedulerConfig, options["scheduler"])
-        agent_config = from_plain_values(AgentConfig, options["agent"])
+        config = from_checked_values(SchedulerConfig, options["scheduler"])
+        agent_config = from_checked_values(AgentConfig, options["agent"])
         set_up_log(config.log_level, **options["log"])
         workers = agent_config.worker_count
         check_descriptors(workers, limit_for(workers * SOCKETS + _OTHERS))

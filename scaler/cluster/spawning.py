@@ -31,8 +31,8 @@ def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     program = (
         "import signal; signal.signal(2, signal.SIG_IGN); signal.pthread_sigmask(signal.SIG_UNBLOCK, {2}); "
         "from scaler.common.standard_descriptors import complete; complete(); "
-        # nothing is garbage of what a module leaves behind: looking for it takes a twentieth of the start
-        f"import gc; gc.disable(); from {module} import main; gc.enable(); main({theirs.fileno()})"
+        # nothing is garbage of what a module leaves behind: looking for it takes a tenth of the start
+        f"import gc; gc.disable(); from {module} import main; gc.freeze(); gc.enable(); main({theirs.fileno()})"
     )
     environment = {**os.environ, **start_environment.environment()}
     # Ctrl-C reaches it as well, and is for the program alone: until it can say so, the signal waits.

@@ -10,19 +10,23 @@ Without an address it starts a local cluster of its own, which ends with it. An 
 
 from __future__ import annotations
 
-from scaler.executor.worker_calls import InitializerFailed
-
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from scaler.executor.executor import Executor
+    from scaler.executor.initializer_failed import InitializerFailed
 
 __all__ = ["Executor", "InitializerFailed"]
 
 
 def __getattr__(name: str) -> object:
-    if name != "Executor":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from scaler.executor.executor import Executor  # here, as workers come to `worker_calls` through this module
+    # imported here, as workers come to `worker_calls` through this module
+    if name == "Executor":
+        from scaler.executor.executor import Executor
 
-    return Executor
+        return Executor
+    if name == "InitializerFailed":
+        from scaler.executor.initializer_failed import InitializerFailed
+
+        return InitializerFailed
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

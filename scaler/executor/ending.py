@@ -15,7 +15,6 @@ from typing import Protocol
 from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
 from scaler.executor.calls_under_way import CallsUnderWay
-from scaler.executor.worker_calls import InitializerFailed
 from scaler.extension import has_ended_program, lifetime_of
 
 TYPE_CHECKING = False  # as in `scaler`
@@ -125,10 +124,13 @@ class Ending:
 
     def take_no_more(self) -> None:
         """Refuse all further calls, and say why."""
-        self.calls.refuse(self._refusal)
+        self.calls.refuse(self.refusal)
 
-    def _refusal(self) -> Exception:
+    def refusal(self) -> Exception:
+        """Why it takes no calls."""
         if self.broken is not None:
+            from scaler.executor.initializer_failed import InitializerFailed  # here, as it is slow to load
+
             return InitializerFailed(self.broken)
         return RuntimeError(f"cannot schedule new futures after {'' if self._ended else 'interpreter '}shutdown")
 

@@ -15,7 +15,7 @@ from scaler.cluster import SchedulerClusterCombo
 from scaler.errors import SerializationError
 from scaler.executor.ending import Ending
 from scaler.executor.unpicklable import error_of_call
-from scaler.executor.worker_calls import InitializedCall, InitializerFailed, PickledFunction, called_by
+from scaler.executor.worker_calls import InitializedCall, PickledFunction, called_by
 from scaler.extension import (
     MapJob,
     TaskTemplate,
@@ -30,6 +30,7 @@ from scaler.extension import (
 TYPE_CHECKING = False  # as in `scaler`
 
 if TYPE_CHECKING:
+    from scaler.executor.initializer_failed import InitializerFailed
     from scaler.provisioning.cluster import Cluster
 
 #: where the standard executors say that an initializer has failed
@@ -87,7 +88,7 @@ class Runner:
         if call is not None:
             future.add_done_callback(self._break_if_initializer_failed)
             if self.ending.broken is not None:  # since it was sent
-                fail_future(future, InitializerFailed(self.ending.broken))
+                fail_future(future, self.ending.refusal())
         return future
 
     def submit_each(self, fn: Callable[..., Any]) -> Callable[..., Future]:
@@ -167,7 +168,11 @@ class Runner:
             return
         error = future.exception()
         call = self._initialized_call
-        if isinstance(error, InitializerFailed) and call is not None and error.key == call.key:
+        if error is None or call is None:
+            return
+        from scaler.executor.initializer_failed import InitializerFailed
+
+        if isinstance(error, InitializerFailed) and error.key == call.key:
             self._break(error)
 
     def _break(self, error: InitializerFailed) -> None:
@@ -179,5 +184,5 @@ class Runner:
         ending.take_no_more()
         _log.critical("Exception in initializer:\n%s", error.remote_traceback.rstrip("\n"))
         for future in ending.calls.futures():
-            fail_future(future, InitializerFailed(ending.broken))
+            fail_future(future, ending.refusal())
         ending.finish_in_background()

@@ -5,28 +5,12 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Callable
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import starmap
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from scaler.extension import note_item, run_once
-
-
-class InitializerFailed(BrokenProcessPool):
-    """The executor's initializer has raised in a worker, and the executor is of no use any more: make a new one.
-
-    `key` tells the executors apart, `remote_traceback` is the text of the worker's traceback.
-    """
-
-    def __init__(self, message: str = "", key: str = "", remote_traceback: str = "") -> None:
-        super().__init__(message)
-        self.key = key
-        self.remote_traceback = remote_traceback
-
-    def __reduce__(self) -> Any:
-        return type(self), (str(self), self.key, self.remote_traceback)
 
 
 class InitializedCall:
@@ -52,6 +36,8 @@ class InitializedCall:
         failure = _failures.get(self.key)
         if failure is not None:
             what, text = failure
+            from scaler.executor.initializer_failed import InitializerFailed
+
             message = f"the initializer {self._name} {what}, and its executor takes no more calls: "
             raise InitializerFailed(message + text.splitlines()[-1], self.key, text)
         self._share_globals(fn)

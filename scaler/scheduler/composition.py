@@ -9,10 +9,12 @@ and the agent in the same process no message is encoded, and nobody waits.
                           local agent, residents (durable jobs)
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from scaler.common.effects import Log
 from scaler.protocol.acceptor import Acceptor, Lost, Outgoing, TurnedAway
@@ -29,10 +31,13 @@ from scaler.protocol.messages import (
     Refused,
 )
 from scaler.scheduler.core import events as ev
-from scaler.scheduler.pairing import AboutJournals, Pairing, PairWish
 from scaler.scheduler.residents import Hold, Join, Reply, Residents, Say
 from scaler.scheduler.state.agent_records import LOCAL_AGENT as LOCAL_AGENT
-from scaler.scheduler.succession import StepDown, Succession
+from scaler.scheduler.succession_wishes import PairWish, StepDown
+
+if TYPE_CHECKING:
+    from scaler.scheduler.pairing import AboutJournals, Pairing
+    from scaler.scheduler.succession import Succession
 
 
 class Core(Protocol):
@@ -116,7 +121,7 @@ class Composition:
         self._replies: list[Reply] = []
         #: for the scheduler's core
         self._events: list[ev.Event] = []
-        self._pairing = None if succession is None else Pairing(succession, acceptor)
+        self._pairing = None if succession is None else _pairing(succession, acceptor)
 
     def host(self, agent: LocalAgent, hello: Hello, heartbeat: float) -> None:
         """Put this host's agent beside the core; as if it had said Hello and been welcomed."""
@@ -406,3 +411,9 @@ class Composition:
                 return Outgoing(connection, 0, 0, Refused(f"this peer {effect.reason}"), last=True)
             return Disconnect(connection) if connection is not None else None
         return effect
+
+
+def _pairing(succession: Succession, acceptor: Acceptor) -> Pairing:
+    from scaler.scheduler.pairing import Pairing  # here, as a local cluster is none of a pair
+
+    return Pairing(succession, acceptor)

@@ -23,20 +23,6 @@ logger = logging.getLogger("scaler.scheduler")
 
 #: seconds that an opening which is not wanted any more is waited for
 ENDING = 1.0
-#: what `open_jobs` loads, each behind those that it imports; and what if large results are files
-_MODULES = (
-    "hmac", "secrets", "bz2", "lzma", "shutil", "scaler.journal", "scaler.journal.records", "scaler.journal.layout",
-    "scaler.journal.history", "scaler.journal.directory", "scaler.journal.replacing", "scaler.journal.writer",
-    "scaler.journal.journal", "scaler.scheduler.jobs", "scaler.results", "scaler.results.reference",
-    "scaler.scheduler.jobs.result_index", "scaler.scheduler.jobs.job", "scaler.scheduler.jobs.events",
-    "scaler.scheduler.jobs.disk", "scaler.scheduler.jobs.file_reads", "scaler.scheduler.jobs.job_records",
-    "scaler.scheduler.jobs.segments", "scaler.scheduler.jobs.job_table", "scaler.scheduler.jobs.submitters",
-    "scaler.scheduler.jobs.accepting", "scaler.scheduler.jobs.reading", "scaler.scheduler.jobs.filing",
-    "scaler.scheduler.jobs.at_core", "scaler.scheduler.jobs.changing", "scaler.scheduler.jobs.reclaiming",
-    "scaler.scheduler.jobs.restoring", "scaler.scheduler.jobs.jobs_core", "scaler.journal.removal",
-    "scaler.scheduler.jobs.keeper", "scaler.scheduler.jobs.contained",
-)  # fmt: skip
-_OF_FILES = ("scaler.common.patience", "scaler.results.files", "scaler.scheduler.jobs.result_files")
 
 
 class Jobs(Residents, Protocol):
@@ -99,13 +85,6 @@ def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> Jobs |
     if files is not None:
         logger.info("Journal: large results are files in %s", keeper.results)
     return keeper
-
-
-def modules_of(config: SchedulerConfig) -> tuple[str, ...]:
-    """What `open_jobs` loads: a scheduler that stands by does that later."""
-    if config.journal is None:
-        return ()
-    return _MODULES if config.results is None else (*_MODULES, *_OF_FILES)
 
 
 class Opened(NamedTuple):

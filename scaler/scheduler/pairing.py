@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from scaler.common.effects import Log
 from scaler.protocol.acceptor import Acceptor, Joined, Lost, Outgoing, Received
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import (
@@ -17,20 +16,19 @@ from scaler.protocol.messages import (
     PartnerReport,
     Refused,
 )
-from scaler.scheduler import succession as sn
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.residents import Reply
+from scaler.scheduler.succession import Succession
+from scaler.scheduler.succession_wishes import Announce, Answer, HandOut, PairWish
 
 #: what is said of journals
 AboutJournals = JournalState | JournalStart | JournalSlice | JournalSynced
-#: what the shell does about it
-PairWish = sn.Tell | sn.KeepJobs | sn.StepDown | Log
 
 
 class Pairing:
     """Between one acceptor and one succession, which outlives it."""
 
-    def __init__(self, succession: sn.Succession, acceptor: Acceptor) -> None:
+    def __init__(self, succession: Succession, acceptor: Acceptor) -> None:
         self._succession = succession
         self._acceptor = acceptor
         #: the session of each agent, by number, and of those heard since the succession was told
@@ -157,9 +155,9 @@ class Pairing:
         succession.tick(now)
         wanted: list[PairWish] = []
         for wish in succession.take():
-            if isinstance(wish, (sn.HandOut, sn.Announce)):
+            if isinstance(wish, (HandOut, Announce)):
                 self.events.append(wish)
-            elif isinstance(wish, sn.Answer):
+            elif isinstance(wish, Answer):
                 self.replies.append(_result(wish.monitor, wish.number, wish.error))
             else:
                 wanted.append(wish)

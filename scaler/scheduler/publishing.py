@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from scaler.common.process_use import ProcessUse
 from scaler.protocol.messages import Snapshot, u64
 from scaler.scheduler.composition import Composition
 from scaler.scheduler.core.events import Publish
-from scaler.scheduler.succession import Succession
 from scaler.version import __version__
+
+if TYPE_CHECKING:
+    from scaler.scheduler.succession import Succession
 
 
 class Publisher:

@@ -31,13 +31,10 @@ from scaler.protocol.unsendable import OF_TASKS, send_instead
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent, Wish
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
-from scaler.scheduler.durable_jobs import DurableJobs
-from scaler.scheduler.jobs_opener import Jobs, JobsOpener, modules_of, open_jobs
-from scaler.scheduler.later import LATER, OF_PAIRS
-from scaler.scheduler.partner import Partner
+from scaler.scheduler.later import LATER, OF_PAIRS, modules_of
 from scaler.scheduler.publishing import Publisher
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
-from scaler.scheduler.succession import KeepJobs, StepDown, Succession, Tell
+from scaler.scheduler.succession_wishes import KeepJobs, StepDown, Tell
 from scaler.transport import (
     FIRST_PEER,
     Address,
@@ -54,7 +51,11 @@ from scaler.version import __version__
 
 if TYPE_CHECKING:
     from scaler.scheduler.copies.copies import Copies
+    from scaler.scheduler.durable_jobs import DurableJobs
+    from scaler.scheduler.jobs_opener import Jobs, JobsOpener
     from scaler.scheduler.missing_agents import MissingAgents
+    from scaler.scheduler.partner import Partner
+    from scaler.scheduler.succession import Succession
 
 logger = logging.getLogger("scaler.scheduler")
 
@@ -135,13 +136,11 @@ class Server:
         self.loop.watch(listener.fileno(), listener)
         if monitor_listener is not None:
             self.loop.watch(monitor_listener.fileno(), monitor_listener)
-        self._partner: Partner | None = None
-        if succession is not None:
-            self._partner = Partner(succession, self._composition, security, config.max_message_bytes, self.loop)
         self._config = config
+        self._partner: Partner | None = None
         self._durable: DurableJobs | None = None
         if jobs is not None or succession is not None:
-            self._durable = DurableJobs(self._composition, self, jobs, copies, succession, self._partner)
+            self._keep_jobs(jobs, copies, succession, security)
         #: everything is to be made anew: this scheduler stands by from now on
         self.has_stepped_down = False
         self._agent: LocalShell | None = None
@@ -155,9 +154,22 @@ class Server:
         self._stopping = False
         self.loop.on_signal(signal.SIGUSR1, self._log_holdings)
 
+    def _keep_jobs(
+        self, jobs: Jobs | None, copies: Copies | None, succession: Succession | None, security: Security
+    ) -> None:
+        from scaler.scheduler.durable_jobs import DurableJobs  # here, as a local cluster has none of it
+        from scaler.scheduler.partner import Partner
+
+        if succession is not None:
+            limit = self._config.max_message_bytes
+            self._partner = Partner(succession, self._composition, security, limit, self.loop)
+        self._durable = DurableJobs(self._composition, self, jobs, copies, succession, self._partner)
+
     # ---- what keeps jobs asks for (`durable_jobs.Shell`) -----------------------------------------------------------
     def new_opener(self) -> JobsOpener:
         """Opens the journal."""
+        from scaler.scheduler.jobs_opener import JobsOpener, open_jobs
+
         return JobsOpener(partial(open_jobs, self._config))
 
     @property
@@ -439,7 +451,10 @@ def open_server(
 
 def _first_jobs(config: SchedulerConfig, copies: Copies | None) -> Jobs | None:
     """Those of one that is started as one that leads; None, too, if its partner does, and has their journal."""
+    if config.journal is None:
+        return None
     from scaler.journal.directory import Locked  # here, as few want it and all would load it
+    from scaler.scheduler.jobs_opener import open_jobs
 
     now = time.monotonic()
     opening = None if copies is None else copies.begin(now, may_hold=True)
@@ -467,6 +482,8 @@ def _succession_of(config: SchedulerConfig) -> Succession:
         raise AddressError(f"{partner} is this scheduler itself: --standby-of names the other one of a pair")
     if partner is not None and not Address.parse(partner).port:
         raise AddressError(f"{partner} has no port at which the other scheduler could be found: --standby-of needs it")
+    from scaler.scheduler.succession import Succession  # here, as a local cluster is none of a pair
+
     return Succession(config.address, new_number(), partner or "", stands_by=partner is not None)
 
 

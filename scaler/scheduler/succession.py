@@ -22,11 +22,11 @@ Hello that there was one is not taken before the partner has agreed, or more tha
 from typing import NamedTuple
 
 from scaler.common.effects import Log
-from scaler.common.records import record
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import LOT, epoch_of, term_of
 from scaler.protocol.messages import Hello, PartnerReport, u64
 from scaler.scheduler.roster import Roster
+from scaler.scheduler.succession_wishes import Announce, Answer, HandOut, KeepJobs, StepDown, Tell, Wish
 from scaler.scheduler.votes import Votes
 
 #: seconds between two reports
@@ -39,58 +39,6 @@ HEARSAY = 10.0
 YIELD = 3.0
 #: terms that anybody may tell of are below this; as many again are left for those that come after
 MAX_TERM = 1 << (63 - LOT)
-
-
-@record
-class HandOut:
-    """Rows may be handed out from now on; or not any more, and why."""
-
-    may: bool
-    reason: str = ""
-
-
-@record
-class Announce:
-    """Agents are told of so many that count from now on; 0: there is no pair."""
-
-    roster: int
-
-
-@record
-class KeepJobs:
-    """Durable jobs are kept here from now on, or not any more: their journal is the partner's to write.
-
-    `asks`: not before it is known that the partner has no newer copy of that, if it can be asked.
-    """
-
-    here: bool
-    asks: bool = False
-
-
-@record
-class StepDown:
-    """Everything that peers have here is forgotten; they are told to look elsewhere."""
-
-    reason: str
-
-
-@record
-class Tell:
-    """Say this to the partner, however it is connected."""
-
-    report: PartnerReport
-
-
-@record
-class Answer:
-    """The other scheduler leads, as somebody wanted; or does not, for this reason."""
-
-    monitor: int
-    number: int
-    error: str
-
-
-Wish = HandOut | Announce | KeepJobs | StepDown | Tell | Answer | Log
 
 
 class _Yielding(NamedTuple):

@@ -20,8 +20,7 @@ from scaler.common.loop import ending_signals, ignore_ending_signals
 from scaler.config import SchedulerConfig
 from scaler.errors import ScalerError
 from scaler.scheduler import server
-from scaler.scheduler.jobs_opener import modules_of
-from scaler.scheduler.later import LATER, OF_PAIRS
+from scaler.scheduler.later import LATER, OF_PAIRS, modules_of
 
 logger = logging.getLogger("scaler.scheduler")
 

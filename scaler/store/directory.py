@@ -28,7 +28,17 @@ def default_root() -> str:
     """Where stores are: in memory, or where temporary files are if the platform has no such place."""
     if os.access("/dev/shm", os.W_OK | os.X_OK):
         return "/dev/shm"
-    import tempfile  # here, as it is slow to load
+    return temporary_root()
+
+
+def temporary_root() -> str:
+    """Where temporary files are; `tempfile`, which is slow to load, is asked in doubt."""
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    first = os.path.abspath(next(filter(None, named), "/tmp"))
+    with contextlib.suppress(OSError):
+        if os.access(first, os.R_OK | os.W_OK | os.X_OK) and os.statvfs(first).f_bavail:
+            return first
+    import tempfile
 
     return tempfile.gettempdir()
 

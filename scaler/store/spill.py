@@ -13,7 +13,7 @@ from collections import deque
 from typing import Literal, TypeAlias
 
 from scaler.store import ObjectMissing, StoreFull
-from scaler.store.directory import OwnedDirectory, clean_up_dead
+from scaler.store.directory import OwnedDirectory, clean_up_dead, temporary_root
 from scaler.store.layout import Key, file_name
 from scaler.store.mailbox import Mailbox
 from scaler.store.segments import Draft, free, open_file, write_all
@@ -42,10 +42,7 @@ class Spiller:
 
         Removes those that dead processes of this user have left there. Raises OSError.
         """
-        if root is None:
-            import tempfile  # here, as it is slow to load
-
-            root = tempfile.gettempdir()
+        root = root or temporary_root()
         self._directory = directory
         clean_up_dead(root, SPILL_PREFIX)
         self._disk = OwnedDirectory(root, SPILL_PREFIX)

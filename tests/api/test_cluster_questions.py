@@ -282,6 +282,7 @@ class Screen(io.StringIO):
 def test_a_terminal_that_metrics_are_printed_to_obeys_no_names(held, monkeypatch):
     cluster, client, _ = held
     cancelled = client.with_options(capabilities=["nowhere"]).submit(named("\x1b[31mred\u202e"))
+    until(lambda: client.cluster.explain(cancelled), "the task to be there")
     written = {}
     for out in (Screen(), io.StringIO()):
         monkeypatch.setattr(sys, "stdout", out)

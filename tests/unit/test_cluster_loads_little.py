@@ -2,15 +2,20 @@
 
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
+
+from scaler.store.directory import temporary_root
 
 #: whose modules belong to what is not used by a program that computes
 UNUSED = (
     "dask", "numpy", "pandas", "zmq", "uvloop", "scaler_dask", "scaler.cli", "scaler.client", "scaler.compatibility",
     "scaler.executor", "scaler.graph", "scaler.joblib", "scaler.journal", "scaler.monitor", "scaler.provisioning",
     "scaler.results", "scaler.symphony", "scaler.scheduler.jobs", "scaler.scheduler.supervisor",
-    "scaler.scheduler.validating",
+    "scaler.scheduler.validating", "scaler.scheduler.succession", "scaler.scheduler.pairing",
+    "scaler.scheduler.partner", "scaler.scheduler.durable_jobs", "scaler.scheduler.jobs_opener", "tempfile",
     "scaler.scheduler.state.validate", "scaler.agent.validating", "scaler.agent.preemption",
     "scaler.agent.core.output_tails",
     "scaler.scheduler.core.answering", "scaler.scheduler.core.commanding", "scaler.scheduler.core.explaining",
@@ -37,3 +42,41 @@ def test_there_is_such_a_module(name: str) -> None:
     """A name that was changed would be loaded unseen."""
     if name.startswith("scaler"):
         __import__(name)
+
+
+def _loads(program: str, name: str) -> bool:
+    command = [sys.executable, "-c", f"import sys; {program}; print({name!r} in sys.modules)"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+    return ran.stdout.strip() == "True"
+
+
+@pytest.mark.parametrize("name", ["multiprocessing", "tempfile", "scaler.scheduler", "scaler.agent"])
+def test_a_program_begins_without(name: str) -> None:
+    assert not _loads("from scaler import Executor", name)
+    assert _loads("from scaler import Executor", "scaler.client.client")
+
+
+def test_where_temporary_files_are_is_known_without_the_module_for_them(tmp_path: Path) -> None:
+    program = f"from scaler.store.spill import Spiller; Spiller({str(tmp_path)!r}).close()"
+    assert not _loads(program, "tempfile")
+
+
+@pytest.mark.parametrize("name", ["TMPDIR", "TEMP", "TMP"])
+def test_they_are_where_the_environment_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert temporary_root() == tempfile.gettempdir() == "/tmp"
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    monkeypatch.setenv(name, "here")
+    assert temporary_root() == tempfile.gettempdir() == str(tmp_path / "here")
+
+
+@pytest.mark.parametrize("named", ["nowhere", "file", ""])
+def test_a_place_that_is_none_is_passed_over(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / named) if named else "")
+    assert temporary_root() == tempfile.gettempdir() != str(tmp_path / named)

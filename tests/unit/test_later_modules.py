@@ -41,13 +41,15 @@ EXPECTED = {
 _UNPAIRED = {
     "scaler.journal.journal", "scaler.journal.directory", "scaler.scheduler.jobs.contained",
     "scaler.scheduler.jobs.jobs_core", "scaler.scheduler.jobs.result_files", "scaler.scheduler.partner_link",
+    "scaler.scheduler.durable_jobs", "scaler.scheduler.jobs_opener", "scaler.scheduler.pairing",
+    "scaler.scheduler.partner", "scaler.scheduler.succession",
 }  # fmt: skip
 
 _PROCESSES = {
     "scheduler": (
         "scaler.cli.scheduler scaler.scheduler.server scaler.transport.zeromq",
-        "from scaler.scheduler.later import *; from scaler.scheduler.jobs_opener import _MODULES, _OF_FILES;"
-        "names = LATER + OF_PAIRS + _MODULES + _OF_FILES",
+        "from scaler.scheduler.later import LATER, OF_PAIRS, OF_JOURNALS, OF_RESULT_FILES;"
+        "names = LATER + OF_PAIRS + OF_JOURNALS + OF_RESULT_FILES",
     ),
     "agent": (
         "scaler.cli.cluster scaler.agent.daemon scaler.transport.zeromq",

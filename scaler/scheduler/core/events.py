@@ -13,8 +13,8 @@ from scaler.protocol.acceptor import Received as Received
 from scaler.protocol.acceptor import Stirred as Stirred
 from scaler.protocol.acceptor import Unread as Unread
 from scaler.protocol.messages import Message
-from scaler.scheduler.succession import Announce as Announce
-from scaler.scheduler.succession import HandOut as HandOut
+from scaler.scheduler.succession_wishes import Announce as Announce
+from scaler.scheduler.succession_wishes import HandOut as HandOut
 
 if TYPE_CHECKING:
     from scaler.protocol.messages.cluster_view import ClusterView
