@@ -7,6 +7,7 @@ Prints how long after each kill the first client hears of another row, and how m
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -27,6 +28,8 @@ BETWEEN = 2.0
 LASTS, LASTS_AMONG_MANY = 50e-6, 250e-6
 #: seconds after which a cluster counts as stuck
 PATIENCE = 120.0
+#: seconds between two of its looks that tell that nobody ran meanwhile
+STOOD_STILL = 5.0
 
 
 def _arguments() -> argparse.Namespace:
@@ -57,7 +60,8 @@ def _noting(directory: str, lasts: float) -> Callable[[int], int]:
 def _be_client(
     address: str, directory: str, lasts: float, first: int, rows: int, heard: SynchronizedArray[int], at: int
 ) -> None:
-    """Submit rows, and tell how many have ended; they end about in order."""
+    """Submit rows, and tell how many have ended; they end about in order. It shows where it is when it is asked to."""
+    faulthandler.register(signal.SIGUSR1)
     with scaler.Client(address, timeout=60, reconnect=120) as client:
         noted = _noting(directory, lasts)
         futures = [client.submit(noted, number) for number in range(first, first + rows)]
@@ -73,10 +77,19 @@ def _be_client(
         assert [future.result() for future in futures] == list(range(first, first + rows))
 
 
-def _wait(condition: Callable[[], bool]) -> float:
-    began = time.monotonic()
+def _wait(condition: Callable[[], bool], clients: list[multiprocessing.Process]) -> float:
+    """Seconds until it holds; without those in which this process stood still as well, as in a suspended machine."""
+    began = last = time.monotonic()
     while not condition():
-        if time.monotonic() - began > PATIENCE:
+        now = time.monotonic()
+        if now - last > STOOD_STILL:
+            began += now - last
+        last = now
+        if now - began > PATIENCE:
+            for client in clients:
+                if client.pid is not None and client.is_alive():
+                    os.kill(client.pid, signal.SIGUSR1)
+            time.sleep(1)  # they write where they are
             raise RuntimeError(f"nothing happened for {PATIENCE:g} s")
         time.sleep(0.001)
     return time.monotonic() - began
@@ -97,7 +110,7 @@ def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[floa
                 arguments = (address, directory, LASTS if agents == 1 else LASTS_AMONG_MANY, at * each, each, heard, at)
                 processes.append(multiprocessing.Process(target=_be_client, args=arguments))
                 processes[-1].start()
-            _wait(lambda: min(heard[:]) > 0)  # all rows are queued
+            _wait(lambda: min(heard[:]) > 0, processes)  # all rows are queued
             for _ in range(kills):
                 time.sleep(BETWEEN)
                 assert sum(heard[:]) < rows, "all rows have ended: too few of them"
@@ -105,7 +118,7 @@ def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[floa
                 scheduler.wait()
                 before = sum(heard[:])
                 scheduler = start("scaler_scheduler", address)
-                pauses.append(_wait(lambda seen=before: sum(heard[:]) > seen))  # type: ignore[misc]
+                pauses.append(_wait(lambda seen=before: sum(heard[:]) > seen, processes))  # type: ignore[misc]
             for process in processes:
                 process.join(600)
                 assert process.exitcode == 0, f"a client ended with {process.exitcode}"
