@@ -26,7 +26,7 @@ from bench.programs import free_port, start
 BETWEEN = 2.0
 #: seconds that a row takes with one agent and with many, which leave the clients less time to submit
 LASTS, LASTS_AMONG_MANY = 50e-6, 250e-6
-#: seconds after which a cluster counts as stuck
+#: seconds without anything that a client hears or submits, after which a cluster counts as stuck
 PATIENCE = 120.0
 #: seconds between two of its looks that tell that nobody ran meanwhile
 STOOD_STILL = 5.0
@@ -60,11 +60,18 @@ def _noting(directory: str, lasts: float) -> Callable[[int], int]:
 def _be_client(
     address: str, directory: str, lasts: float, first: int, rows: int, heard: SynchronizedArray[int], at: int
 ) -> None:
-    """Submit rows, and tell how many have ended; they end about in order. It shows where it is when it is asked to."""
+    """Submit rows, and tell how many have ended; they end about in order. Shows where it is when it is asked to.
+
+    `heard[at]` is below 0 until all are queued: how many are not. Then it is how many have ended, and one.
+    """
     faulthandler.register(signal.SIGUSR1)
     with scaler.Client(address, timeout=60, reconnect=120) as client:
         noted = _noting(directory, lasts)
-        futures = [client.submit(noted, number) for number in range(first, first + rows)]
+        futures: list[scaler.ScalerFuture] = []
+        for number in range(first, first + rows):
+            if len(futures) % 1000 == 0:
+                heard[at] = len(futures) - rows
+            futures.append(client.submit(noted, number))
         heard[at] = 1
         ended = 0
         while ended < rows:
@@ -77,15 +84,20 @@ def _be_client(
         assert [future.result() for future in futures] == list(range(first, first + rows))
 
 
-def _wait(condition: Callable[[], bool], clients: list[multiprocessing.Process]) -> float:
-    """Seconds until it holds; without those in which this process stood still as well, as in a suspended machine."""
-    began = last = time.monotonic()
+def _wait(
+    condition: Callable[[], bool], heard: SynchronizedArray[int], clients: list[multiprocessing.Process]
+) -> float:
+    """Seconds until it holds, without those in which this process stood still as well, as in a suspended machine."""
+    began = last = moved = time.monotonic()
+    before: list[int] = []
     while not condition():
-        now = time.monotonic()
+        now, seen = time.monotonic(), heard[:]
         if now - last > STOOD_STILL:
             began += now - last
+        if now - last > STOOD_STILL or seen != before:
+            moved, before = now, seen
         last = now
-        if now - began > PATIENCE:
+        if now - moved > PATIENCE:
             for client in clients:
                 if client.pid is not None and client.is_alive():
                     os.kill(client.pid, signal.SIGUSR1)
@@ -110,7 +122,7 @@ def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[floa
                 arguments = (address, directory, LASTS if agents == 1 else LASTS_AMONG_MANY, at * each, each, heard, at)
                 processes.append(multiprocessing.Process(target=_be_client, args=arguments))
                 processes[-1].start()
-            _wait(lambda: min(heard[:]) > 0, processes)  # all rows are queued
+            _wait(lambda: min(heard[:]) > 0, heard, processes)  # all rows are queued
             for _ in range(kills):
                 time.sleep(BETWEEN)
                 assert sum(heard[:]) < rows, "all rows have ended: too few of them"
@@ -118,7 +130,7 @@ def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[floa
                 scheduler.wait()
                 before = sum(heard[:])
                 scheduler = start("scaler_scheduler", address)
-                pauses.append(_wait(lambda seen=before: sum(heard[:]) > seen, processes))  # type: ignore[misc]
+                pauses.append(_wait(lambda seen=before: sum(heard[:]) > seen, heard, processes))  # type: ignore[misc]
             for process in processes:
                 process.join(600)
                 assert process.exitcode == 0, f"a client ended with {process.exitcode}"
