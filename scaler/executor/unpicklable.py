@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from scaler.errors import SerializationError
-from scaler.executor.worker_calls import InitializedCall
+from scaler.executor.worker_calls import InitializedCall, load_what_is_raised
 from scaler.extension import name_of, pickled_if_small
 
 
@@ -16,6 +16,7 @@ def initialized_call(
     """What is called in the place of each function; `custom`: the user's serializer writes it. Raises
     `SerializationError` naming what can't be pickled.
     """
+    load_what_is_raised()
     name, given = name_of(initializer), (initializer, initargs)
     if custom:
         return InitializedCall(key, name, given)

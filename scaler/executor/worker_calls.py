@@ -45,6 +45,7 @@ class InitializedCall:
 
     def _initialize(self) -> None:
         what = "or its initargs cannot be unpickled in a worker"
+        load_what_is_raised()
         try:
             function, args = pickle.loads(self._given) if isinstance(self._given, bytes) else self._given
             _initializers[self.key] = function
@@ -67,6 +68,13 @@ class InitializedCall:
                 for name, value in made.__globals__.items()
                 if not (name.startswith("__") or isinstance(value, (FunctionType, ModuleType, type)))
             )
+
+
+def load_what_is_raised() -> None:
+    """Slow, and only for executors with an initializer: before that may have left no descriptor or path to load it by,
+    and in the program before its end, when nothing can be loaded any more that registers a function to be called then.
+    """
+    import scaler.executor.initializer_failed  # noqa: F401
 
 
 def _function_of(called: Any) -> FunctionType | None:

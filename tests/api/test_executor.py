@@ -744,6 +744,47 @@ def test_an_argument_of_an_initializer_that_cannot_be_unpickled_breaks_the_execu
             future.result(20)
 
 
+@pytest.mark.parametrize("who", ["initializer", "call"])
+def test_what_is_raised_when_the_program_is_over_is_known(scripts, who):
+    """From there on `concurrent.futures.process`, which the error of an initializer derives from, can't be loaded."""
+    told = scripts.run(
+        """
+        import sys, time
+        from scaler import Executor
+
+        def init(who):
+            time.sleep(0.5)
+            if who == "initializer":
+                raise LookupError("not here")
+
+        def fail():
+            time.sleep(0.5)
+            raise LookupError("not here")
+
+        pool = Executor(1, initializer=init, initargs=(sys.argv[1],))
+        pool.submit(fail).add_done_callback(lambda future: print(type(future.exception()).__name__, flush=True))
+        """,
+        who,
+    )
+    assert "calling callback" not in told
+    assert ("Exception in initializer:" in told) is (who == "initializer")
+    assert {"initializer": "InitializerFailed", "call": "LookupError"}[who] in told.splitlines()
+
+
+def use_up_descriptors():
+    """Open files until there are no more, and keep them."""
+    os.kept = []
+    while True:
+        os.kept.append(os.open(os.devnull, os.O_RDONLY))
+
+
+def test_an_initializer_that_leaves_no_descriptors_breaks_the_executor():
+    with Executor(1, initializer=use_up_descriptors) as pool:
+        with pytest.raises(BrokenProcessPool, match="use_up_descriptors has raised in a worker"):
+            pool.submit(abs, -1).result(30)
+        assert pool._broken
+
+
 def test_what_cannot_be_pickled_after_an_initializer_is_named_as_without_one(cluster):
     with Executor(address=cluster.address, initializer=double, initargs=(1,)) as pool:
         lock = threading.Lock()
