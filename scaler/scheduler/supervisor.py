@@ -35,6 +35,16 @@ GRACE, AGAIN = 15.0, 1.5
 CRASHED = 70
 
 
+def _needed_to_start(config: SchedulerConfig) -> list[str]:
+    """What each scheduler loads as it begins, but for what all have loaded."""
+    names = ["scaler.transport.zeromq"]
+    if config.journal is not None:
+        names.append("scaler.scheduler.copies.copies")
+    if config.validate:
+        names.append("scaler.scheduler.validating")
+    return names
+
+
 class Supervisor:
     """One scheduler after the other."""
 
@@ -52,7 +62,7 @@ class Supervisor:
     def run(self) -> int:
         """Run until the scheduler ends in order or is told to end; its exit code. Blocks."""
         # here, and not by a scheduler that is started when the package may have been exchanged
-        load_all((*LATER, *OF_PAIRS, *modules_of(self._config), "scaler.transport.zeromq"))
+        load_all((*LATER, *OF_PAIRS, *modules_of(self._config), *_needed_to_start(self._config)))
         for number in self._passed_on:
             signal.signal(number, self._pass_on)
         signal.signal(signal.SIGALRM, lambda *_: self._kill(f"it did not end within {GRACE:g} s"))

@@ -36,11 +36,17 @@ def temporary_root() -> str:
     named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
     first = os.path.abspath(next(filter(None, named), "/tmp"))
     with contextlib.suppress(OSError):
-        if os.access(first, os.R_OK | os.W_OK | os.X_OK) and os.statvfs(first).f_bavail:
+        # with a slash, as a file may be a program
+        if os.access(os.path.join(first, ""), os.R_OK | os.W_OK | os.X_OK) and _has_room(os.statvfs(first)):
             return first
     import tempfile
 
     return tempfile.gettempdir()
+
+
+def _has_room(system: os.statvfs_result) -> bool:
+    """For one more file; some file systems count none."""
+    return bool(system.f_bavail and (system.f_favail or not system.f_files))
 
 
 class OwnedDirectory:

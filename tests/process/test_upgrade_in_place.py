@@ -5,6 +5,7 @@ import shutil
 import time
 from pathlib import Path
 
+import pytest
 from support.programs import ROOT, Daemons, environment
 from support.waiting import until
 
@@ -34,12 +35,17 @@ def _exchange(site: Path) -> None:
         path.unlink()
 
 
-def test_scheduler_and_agent_outlive_an_upgrade_in_place(tmp_path: Path, daemons: Daemons) -> None:
-    site = _copy(tmp_path / "site")
+def _importing_from(site: Path) -> dict[str, str]:
     env = environment()
     env["PYTHONPATH"] = os.pathsep.join([str(site), env["PYTHONPATH"]])
     env["PYTHONSAFEPATH"] = "1"  # where the tests run there is another copy
     env.pop("PYTHONDONTWRITEBYTECODE", None)
+    return env
+
+
+def test_scheduler_and_agent_outlive_an_upgrade_in_place(tmp_path: Path, daemons: Daemons) -> None:
+    site = _copy(tmp_path / "site")
+    env = _importing_from(site)
     scheduler = daemons.run("scaler_scheduler", "scheduler", daemons.address, env=env)
     scheduler.says("listens at")
     agent = daemons.run("scaler_cluster", "cluster", "-n", "1", "--drain-grace", "0", daemons.address, env=env)
@@ -59,3 +65,21 @@ def test_scheduler_and_agent_outlive_an_upgrade_in_place(tmp_path: Path, daemons
     assert scheduler.process.poll() is None
     assert agent.process.poll() is None
     assert "ImportError" not in scheduler.text + agent.text
+
+
+@pytest.mark.parametrize("options", [("--journal", "{}"), ("--validate",), ("--event-loop", "uvloop")])
+def test_a_supervised_scheduler_is_followed_by_another_after_an_upgrade_in_place(
+    tmp_path: Path, daemons: Daemons, options: tuple[str, ...]
+) -> None:
+    if "uvloop" in options:
+        pytest.importorskip("uvloop")
+    site = _copy(tmp_path / "site")
+    given = [option.format(tmp_path / "journal") for option in options]
+    env = _importing_from(site)
+    scheduler = daemons.run("scaler_scheduler", "scheduler", "--supervise", *given, daemons.address, env=env)
+    scheduler.says("listens at")
+    _exchange(site)
+    (child,) = Path(f"/proc/{scheduler.pid}/task/{scheduler.pid}/children").read_text().split()
+    os.kill(int(child), 9)
+    scheduler.says("(?s)listens at.*another takes its place.*listens at", 20.0)
+    assert "ImportError" not in scheduler.text

@@ -1,5 +1,6 @@
 """What the process of a local cluster loads before its first row: nothing that only some programs use."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -74,9 +75,25 @@ def test_they_are_where_the_environment_says(name: str, tmp_path: Path, monkeypa
     assert temporary_root() == tempfile.gettempdir() == str(tmp_path / "here")
 
 
-@pytest.mark.parametrize("named", ["nowhere", "file", ""])
+@pytest.mark.parametrize("named", ["nowhere", "file", "program", ""])
 def test_a_place_that_is_none_is_passed_over(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
+    (tmp_path / "program").touch(0o777)
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path / named) if named else "")
     assert temporary_root() == tempfile.gettempdir() != str(tmp_path / named)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "files", "left", "is_taken"),
+    [(1, 10, 1, True), (1, 0, 0, True), (0, 10, 1, False), (1, 10, 0, False)],
+)
+def test_a_place_without_room_for_a_file_is_left_to_who_tries_it(
+    blocks: int, files: int, left: int, is_taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks, and files of those that a file system can have, of which some count none."""
+    found = os.statvfs_result((4096, 4096, 100, blocks, blocks, files, left, left, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    monkeypatch.setattr(tempfile, "tempdir", "tried")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert temporary_root() == (str(tmp_path) if is_taken else "tried")
