@@ -24,8 +24,8 @@ from scaler.agent.warm_process import can_warm, fork
 from scaler.agent.warm_workers import WarmWorkers, kill_group
 from scaler.common.children import die_with_parent, signal_at_parents_end
 from scaler.common.outlet import put
-from scaler.store.directory import clean_up_dead, temporary_root
-from scaler.store.spill import SPILL_PREFIX
+from scaler.store.directory import clean_up_dead
+from scaler.store.spill import clean_up_spilled
 from scaler.worker import worker_process
 from scaler.worker_protocol.progress import LEFT_CELL, PAGE_CELLS
 
@@ -218,7 +218,7 @@ class _Zygote:
             self._warm.end()
         # an agent that was killed has left its store behind
         clean_up_dead()
-        clean_up_dead(self._spill_root or temporary_root(), SPILL_PREFIX)
+        clean_up_spilled(self._spill_root)
         os._exit(0)
 
 

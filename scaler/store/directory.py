@@ -33,8 +33,7 @@ def default_root() -> str:
 
 def temporary_root() -> str:
     """Where temporary files are; `tempfile`, which is slow to load, is asked in doubt."""
-    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-    first = os.path.abspath(next(filter(None, named), "/tmp"))
+    first = named_root()
     with contextlib.suppress(OSError):
         # with a slash, as a file may be a program
         if os.access(os.path.join(first, ""), os.R_OK | os.W_OK | os.X_OK) and _has_room(os.statvfs(first)):
@@ -42,6 +41,12 @@ def temporary_root() -> str:
     import tempfile
 
     return tempfile.gettempdir()
+
+
+def named_root() -> str:
+    """Where temporary files should be, whether any can be there or not."""
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    return os.path.abspath(next(filter(None, named), "/tmp"))
 
 
 def _has_room(system: os.statvfs_result) -> bool:

@@ -13,7 +13,7 @@ from collections import deque
 from typing import Literal, TypeAlias
 
 from scaler.store import ObjectMissing, StoreFull
-from scaler.store.directory import OwnedDirectory, clean_up_dead, temporary_root
+from scaler.store.directory import OwnedDirectory, clean_up_dead, named_root, temporary_root
 from scaler.store.layout import Key, file_name
 from scaler.store.mailbox import Mailbox
 from scaler.store.segments import Draft, free, open_file, write_all
@@ -31,6 +31,15 @@ _PIECE = 8 << 20
 _log = logging.getLogger(__name__)
 
 
+def clean_up_spilled(root: str | None) -> None:
+    """Remove what dead processes of this user have spilled, there or by default where temporary files are or should be.
+
+    Should be: a place that is full by now may be full of that.
+    """
+    for each in [root] if root else dict.fromkeys((named_root(), temporary_root())):
+        clean_up_dead(each, SPILL_PREFIX)
+
+
 class Spiller:
     """See the module's text. Each request has one result; requests for one object are carried out in their order.
 
@@ -42,9 +51,9 @@ class Spiller:
 
         Removes those that dead processes of this user have left there. Raises OSError.
         """
+        clean_up_spilled(root)  # first, as it may be all that fills the place
         root = root or temporary_root()
         self._directory = directory
-        clean_up_dead(root, SPILL_PREFIX)
         self._disk = OwnedDirectory(root, SPILL_PREFIX)
         self._results: Mailbox[Result] = Mailbox()
         self._changed = threading.Condition()

@@ -4,6 +4,7 @@ import errno
 import os
 import select
 import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,6 +169,25 @@ def test_what_dead_processes_left_on_disk_is_removed(host: Host) -> None:
     assert not dead.exists()
     assert os.path.isdir(host.spiller.path)
     other.close()
+
+
+def test_what_a_dead_process_left_is_removed_also_where_there_is_no_room_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it left may be all that fills the place, and no new directory would ever be there."""
+    full, other = tmp_path / "full", tmp_path / "other"
+    dead = full / f"scaler-spill-{os.geteuid()}-1-abc"
+    dead.mkdir(parents=True)
+    (dead / "owner").write_text("")
+    other.mkdir()
+    found = os.statvfs_result((4096, 4096, 100, 0, 0, 10, 1, 1, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    monkeypatch.setattr(tempfile, "tempdir", str(other))
+    monkeypatch.setenv("TMPDIR", str(full))
+    spiller = Spiller(str(tmp_path))
+    assert not dead.exists()
+    assert os.path.dirname(spiller.path) == str(other)
+    spiller.close()
 
 
 def test_a_mailbox_is_readable_exactly_while_there_is_something_in_it() -> None:
