@@ -18,7 +18,7 @@ import time
 from scaler.agent.alive_file import AliveFile
 from scaler.agent.core.events import Event, Welcomed
 from scaler.agent.host_store import HostStore, store_context
-from scaler.agent.later import LATER
+from scaler.agent.later import LATER, OF_DAEMONS
 from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
 from scaler.agent.preemption import watch_for_notice
@@ -144,7 +144,7 @@ class Daemon:
         )
         self.loop.watch(self._connecting.fileno(), self)
         self._planned: float | None = None
-        self._later = LaterModules(LATER, time.monotonic())
+        self._later = LaterModules((*LATER, *OF_DAEMONS), time.monotonic())
         #: what the log says of a scheduler that is not there
         self._troubles = TroubleLog()
         #: those to be welcomed since the last Welcome was lost; None: the session is open

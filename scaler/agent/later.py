@@ -13,3 +13,5 @@ LATER = (
     "scaler.common.interpreter",
     "scaler.agent.spawned_zygote",
 )
+#: of one that is no local cluster's: who is connected by a local socket is by tcp if the next scheduler is elsewhere
+OF_DAEMONS = ("scaler.transport.zeromq",)

@@ -42,6 +42,7 @@ OF_PAIRS = (
     "scaler.journal.layout",
     "scaler.journal.history",
     "scaler.journal.directory",
+    "scaler.transport.zeromq",  # not at the start, if all come by local sockets
 )
 #: what `jobs_opener.open_jobs` loads; and what if large results are files
 OF_JOURNALS = (

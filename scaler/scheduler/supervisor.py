@@ -37,7 +37,7 @@ CRASHED = 70
 
 def _needed_to_start(config: SchedulerConfig) -> list[str]:
     """What each scheduler loads as it begins, but for what all have loaded."""
-    names = ["scaler.transport.zeromq"]
+    names: list[str] = []
     if config.journal is not None:
         names.append("scaler.scheduler.copies.copies")
     if config.validate:

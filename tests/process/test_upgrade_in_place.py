@@ -10,6 +10,7 @@ from support.programs import ROOT, Daemons, environment
 from support.waiting import until
 
 from scaler.agent.later import LATER as OF_AGENTS
+from scaler.agent.later import OF_DAEMONS
 from scaler.scheduler.later import LATER as OF_SCHEDULERS
 from scaler.scheduler.later import OF_PAIRS
 
@@ -25,6 +26,11 @@ def _was_loaded(site: Path, module: str) -> bool:
     if path.is_dir():
         path /= "__init__"
     return any((path.parent / "__pycache__").glob(f"{path.name}.*.pyc"))
+
+
+def _await_loaded(site: Path, names: tuple[str, ...]) -> None:
+    ours = [name for name in names if name.startswith("scaler.")]
+    until(lambda: all(_was_loaded(site, name) for name in ours), "all that may be needed later")
 
 
 def _exchange(site: Path) -> None:
@@ -44,15 +50,15 @@ def _importing_from(site: Path) -> dict[str, str]:
 
 
 def test_scheduler_and_agent_outlive_an_upgrade_in_place(tmp_path: Path, daemons: Daemons) -> None:
-    site = _copy(tmp_path / "site")
-    env = _importing_from(site)
+    sites = [_copy(tmp_path / "one"), _copy(tmp_path / "two")]  # one each: by it is known who has loaded what
+    env, agents_env = map(_importing_from, sites)
     scheduler = daemons.run("scaler_scheduler", "scheduler", daemons.address, env=env)
     scheduler.says("listens at")
-    agent = daemons.run("scaler_cluster", "cluster", "-n", "1", "--drain-grace", "0", daemons.address, env=env)
+    agent = daemons.run("scaler_cluster", "cluster", "-n", "1", "--drain-grace", "0", daemons.address, env=agents_env)
     agent.says(r"Worker\[0\] started")
-    ours = [name for name in (*OF_AGENTS, *OF_SCHEDULERS, *OF_PAIRS) if name.startswith("scaler.")]
-    until(lambda: all(_was_loaded(site, name) for name in ours), "all that may be needed later")
-    _exchange(site)
+    for site, names in zip(sites, [(*OF_SCHEDULERS, *OF_PAIRS), (*OF_AGENTS, *OF_DAEMONS)], strict=True):
+        _await_loaded(site, names)
+        _exchange(site)
     client = daemons.client()
     assert client.submit(pow, 2, 3).result(timeout=30) == 8
     assert [found["workers"] for found in client.cluster.agents()] == [1]
@@ -65,6 +71,27 @@ def test_scheduler_and_agent_outlive_an_upgrade_in_place(tmp_path: Path, daemons
     assert scheduler.process.poll() is None
     assert agent.process.poll() is None
     assert "ImportError" not in scheduler.text + agent.text
+
+
+def test_who_was_connected_by_a_local_socket_connects_by_tcp_after_an_upgrade_in_place(
+    tmp_path: Path, daemons: Daemons
+) -> None:
+    """On one host nobody needs ZeroMQ before a scheduler is gone."""
+    sites = [_copy(tmp_path / "one"), _copy(tmp_path / "two")]  # one each: by it is known who has loaded what
+    env, agents_env = map(_importing_from, sites)
+    scheduler = daemons.run("scaler_scheduler", "scheduler", daemons.address, env=env)
+    scheduler.says("listens at")
+    agent = daemons.run("scaler_cluster", "cluster", "-n", "1", daemons.address, env=agents_env)
+    agent.says(r"Worker\[0\] started")
+    for site in sites:
+        _await_loaded(site, OF_DAEMONS)
+        _exchange(site)
+    scheduler.stop()
+    agent.says("is lost")
+    daemons.run("scaler_scheduler", "scheduler", daemons.address).says("listens at")
+    agent.says("(?s)connected to the scheduler.*is lost.*connected to the scheduler")
+    assert daemons.client().submit(pow, 2, 3).result(timeout=30) == 8
+    assert "ImportError" not in agent.text
 
 
 @pytest.mark.parametrize("options", [("--journal", "{}"), ("--validate",), ("--event-loop", "uvloop")])
