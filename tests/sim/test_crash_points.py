@@ -27,6 +27,14 @@ def test_work_ends_rightly_if_a_local_cluster_dies_between_two_effects() -> None
     assert every(2, True, "agent", STRIDE) > 50
 
 
+@pytest.mark.parametrize(
+    ("role", "at"),
+    [("client", 187)],  # rows of another one that its worker had ended, and not told of, as it was ended for this one
+)
+def test_work_ends_rightly_at_points_that_were_missed(role: str, at: int) -> None:
+    CrashPoints(1, False).run(role, at)
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("is_local", [False, True])
 @pytest.mark.parametrize("role", ROLES)

@@ -60,6 +60,12 @@ def recall(fake: FakeAgent) -> int:
     return message.token
 
 
+def look(fake: FakeAgent, at: int = 0, row: int = 0) -> None:
+    """The first worker is looked at, and is at this row of this one of its dispatches."""
+    assert fake.looks == [0]
+    fake.handle(ev.Looked(fake.looks.pop(), (fake.runs[0][at].dispatch, row)))
+
+
 def ends(fake: FakeAgent) -> list[tuple[int, int, int, int]]:
     """(batch, lo, hi, outcome) of what was reported since the last time."""
     found = []
@@ -377,9 +383,25 @@ def test_force_ends_the_worker_that_runs_the_row() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 1)
     cancel(fake, 10, 0, 1, force=True)
+    look(fake)
     assert fake.killed == [0]
     fake.dies(0)
     assert ends(fake) == [(10, 0, 1, CANCELLED)]
+
+
+def test_force_for_a_row_that_has_just_ended_does_not_end_the_worker_that_runs_anothers() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 1)
+    fake.give(20, 0, 1, client=C + 1)
+    cancel(fake, 10, 0, 1, force=True)
+    look(fake, 1)
+    token = recall(fake)
+    fake.finish(0)
+    fake.give_back(0, token)
+    fake.finish(0)
+    assert fake.killed == []
+    assert [each[0] for each in ends(fake)] == [10, 20]
 
 
 def test_force_for_a_row_that_waits_does_not_cost_another_its_worker() -> None:
@@ -460,6 +482,7 @@ def test_a_row_whose_worker_was_ended_for_anothers_sake_runs_again_and_is_not_lo
     learnt(fake)
     fake.give(10, 0, 5)
     cancel(fake, 10, 0, 1, force=True)
+    look(fake)
     number = fake.runs.pop(0)[0].dispatch
     fake.handle(ev.WorkerExited(0, 100, 9, (number, 1)))  # row 0 had just ended: row 1 was running
     assert ends(fake) == [(10, 0, 1, CANCELLED)]
@@ -595,6 +618,7 @@ def test_a_client_that_leaves_ends_the_workers_that_run_its_rows() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 5)
     fake.tell(ClientDeparture(C))
+    look(fake)
     assert fake.killed == [0]
     fake.dies(0)
     assert ends(fake) == []
@@ -612,6 +636,32 @@ def test_a_worker_that_has_told_of_all_rows_of_a_client_that_leaves_goes_on_with
     fake.worker(0, wm.Results([], [fake.runs[0].pop(0).dispatch]))
     fake.finish(0)
     assert ends(fake)[-1] == (20, 0, 1, VALUES_LIST)
+
+
+def test_a_worker_that_has_ended_a_row_of_a_client_that_leaves_goes_on_before_it_has_told_of_that() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 1)
+    fake.give(20, 0, 1, client=C + 1)
+    fake.tell(ClientDeparture(C))
+    look(fake, 1)
+    token = recall(fake)
+    fake.finish(0)
+    fake.give_back(0, token)
+    fake.finish(0)
+    assert fake.killed == []
+    assert ends(fake) == [(20, 0, 1, VALUES_LIST)]
+
+
+def test_a_row_of_a_client_that_leaves_comes_back_if_it_has_not_begun() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 2)
+    fake.tell(ClientDeparture(C))
+    fake.handle(ev.Looked(fake.looks.pop(), (0, -1)))
+    fake.worker(0, wm.Returned(recall(fake), [wm.ReturnedSpan(fake.runs[0][0].dispatch, C, 10, 0, 2)], None))
+    assert fake.killed == []
+    assert (fake.core.state.queued, fake.core.state.running) == (0, 0)
 
 
 def test_another_clients_row_is_not_lost_with_them() -> None:

@@ -189,6 +189,7 @@ def test_a_row_behind_one_that_does_not_answer_ends_with_its_client() -> None:
     take_without_help(fake)
     assert (fake.core.state.queued, fake.killed) == (0, [])
     fake.tell(ClientDeparture(A))
+    fake.handle(ev.Looked(fake.looks[-1], (fake.runs[0][0].dispatch, 0)))
     assert fake.killed == [0]
 
 

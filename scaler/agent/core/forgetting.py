@@ -1,6 +1,7 @@
 """A client is gone, or the scheduler has lost sight of this agent: what was theirs is forgotten."""
 
 from scaler.agent.core import releasing, staging, worker_commands
+from scaler.agent.core.events import LookAt
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves
 from scaler.agent.state.host import HostState
@@ -22,10 +23,9 @@ def forget_client(state: HostState, out: Outgoing, message: ClientDeparture) -> 
                 dispatch_moves.forget_rows(state, worker, number)
                 if not dispatch.left:
                     continue  # all its rows have ended, and another one's may run
+                worker_commands.recall(state, out, worker)
                 if i == 0:
-                    worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
-                else:
-                    worker_commands.recall(state, out, worker)
+                    out.add(LookAt(worker.slot))  # it may have begun another one's rows since it told of any
     state.estimates.drop_client(client)
     state.doubts.drop_client(client)
     state.suspects.drop_client(client)

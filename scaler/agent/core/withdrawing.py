@@ -65,12 +65,11 @@ def _withdraw_from(
     for row in rows:
         state.withdrawals.withdrawing[client, batch, row] = what
     first = worker.first
-    if what is WithdrawalKind.FORCE and first.origin.key == (client, batch) and first.left and first.left[0][0] in rows:
-        worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
-    else:
-        worker_commands.recall(state, out, worker, keep=0)
-        if what is WithdrawalKind.FORCE:
-            state.withdrawals.look_at[worker.slot] = state.now + FORCE_PATIENCE
+    worker_commands.recall(state, out, worker, keep=0)
+    if what is WithdrawalKind.FORCE:
+        state.withdrawals.look_at[worker.slot] = state.now + FORCE_PATIENCE
+        if first.origin.key == (client, batch) and first.left and first.left[0][0] in rows:
+            out.add(LookAt(worker.slot))  # it may have begun other rows since it told of any
 
 
 def look_at_silent(state: HostState, out: Outgoing) -> float:
@@ -87,11 +86,14 @@ def look_at_silent(state: HostState, out: Outgoing) -> float:
 
 
 def take_look(state: HostState, out: Outgoing, event: Looked) -> None:
-    """End a worker that runs a row that is to end even if it runs."""
+    """End a worker that runs a row that is to end even if it runs, or that nobody wants."""
     worker = state.workers.records.get(event.slot)
     number, row = event.begun
     if worker is None or number not in worker.dispatches:
         return
+    dispatch = worker.dispatches[number]
+    if dispatch.unwanted and dispatch is worker.first:
+        worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
     if state.withdrawals.withdrawing.get((*worker.dispatches[number].origin.key, row)) is WithdrawalKind.FORCE:
         worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
 
