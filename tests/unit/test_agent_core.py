@@ -659,6 +659,9 @@ def test_a_row_of_a_client_that_leaves_comes_back_if_it_has_not_begun() -> None:
     fake.give(10, 0, 2)
     fake.tell(ClientDeparture(C))
     fake.handle(ev.Looked(fake.looks.pop(), (0, -1)))
+    message = fake.control[0][1]
+    assert isinstance(message, wm.Recall)
+    assert message.keep == 0
     fake.worker(0, wm.Returned(recall(fake), [wm.ReturnedSpan(fake.runs[0][0].dispatch, C, 10, 0, 2)], None))
     assert fake.killed == []
     assert (fake.core.state.queued, fake.core.state.running) == (0, 0)

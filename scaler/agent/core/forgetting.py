@@ -23,7 +23,7 @@ def forget_client(state: HostState, out: Outgoing, message: ClientDeparture) -> 
                 dispatch_moves.forget_rows(state, worker, number)
                 if not dispatch.left:
                     continue  # all its rows have ended, and another one's may run
-                worker_commands.recall(state, out, worker)
+                worker_commands.recall(state, out, worker, keep=int(i > 0))
                 if i == 0:
                     out.add(LookAt(worker.slot))  # it may have begun another one's rows since it told of any
     state.estimates.drop_client(client)
