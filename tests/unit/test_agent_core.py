@@ -66,6 +66,16 @@ def look(fake: FakeAgent, at: int = 0, row: int = 0) -> None:
     fake.handle(ev.Looked(fake.looks.pop(), (fake.runs[0][at].dispatch, row)))
 
 
+def goes_on_with_the_second(fake: FakeAgent) -> None:
+    """The first worker has ended its first dispatch, is looked at before it has told of that, and is not ended."""
+    look(fake, 1)
+    token = recall(fake)
+    fake.finish(0)
+    fake.give_back(0, token)
+    fake.finish(0)
+    assert fake.killed == []
+
+
 def ends(fake: FakeAgent) -> list[tuple[int, int, int, int]]:
     """(batch, lo, hi, outcome) of what was reported since the last time."""
     found = []
@@ -395,12 +405,7 @@ def test_force_for_a_row_that_has_just_ended_does_not_end_the_worker_that_runs_a
     fake.give(10, 0, 1)
     fake.give(20, 0, 1, client=C + 1)
     cancel(fake, 10, 0, 1, force=True)
-    look(fake, 1)
-    token = recall(fake)
-    fake.finish(0)
-    fake.give_back(0, token)
-    fake.finish(0)
-    assert fake.killed == []
+    goes_on_with_the_second(fake)
     assert [each[0] for each in ends(fake)] == [10, 20]
 
 
@@ -644,12 +649,7 @@ def test_a_worker_that_has_ended_a_row_of_a_client_that_leaves_goes_on_before_it
     fake.give(10, 0, 1)
     fake.give(20, 0, 1, client=C + 1)
     fake.tell(ClientDeparture(C))
-    look(fake, 1)
-    token = recall(fake)
-    fake.finish(0)
-    fake.give_back(0, token)
-    fake.finish(0)
-    assert fake.killed == []
+    goes_on_with_the_second(fake)
     assert ends(fake) == [(20, 0, 1, VALUES_LIST)]
 
 

@@ -94,7 +94,7 @@ def take_look(state: HostState, out: Outgoing, event: Looked) -> None:
     dispatch = worker.dispatches[number]
     if dispatch.unwanted and dispatch is worker.first:
         worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
-    if state.withdrawals.withdrawing.get((*worker.dispatches[number].origin.key, row)) is WithdrawalKind.FORCE:
+    if state.withdrawals.withdrawing.get((*dispatch.origin.key, row)) is WithdrawalKind.FORCE:
         worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
 
 
