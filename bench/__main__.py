@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import os
 import platform
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from bench.cases import CASES
 from bench.engines import ENGINES
-from bench.figures import FIGURES
+from bench.options import names_of
 from bench.report import Report, as_markdown, as_text
 from bench.results import Sample
 from bench.runner import ROOT, Plan, execute
@@ -26,24 +24,13 @@ from bench.targets import verdicts
 RESULTS = ROOT / "bench" / "results"
 
 
-def _names(known: dict[str, Any]) -> Callable[[str], list[str]]:
-    def parse(text: str) -> list[str]:
-        names = text.split(",")
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"there is no {name!r}, only {', '.join(known)}")
-        return names
-
-    return parse
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="This engine beside others on the same work, with 2 workers each."
     )
     names: dict[str, Any] = {"metavar": "NAME,..."}
-    parser.add_argument("--only", type=_names(CASES), action="extend", help=f"cases: {', '.join(CASES)}", **names)
-    parser.add_argument("--engines", type=_names(ENGINES), default=list(ENGINES), help=", ".join(ENGINES), **names)
+    parser.add_argument("--only", type=names_of(CASES), action="extend", help=f"cases: {', '.join(CASES)}", **names)
+    parser.add_argument("--engines", type=names_of(ENGINES), default=list(ENGINES), help=", ".join(ENGINES), **names)
     parser.add_argument("--quick", action="store_true", help="one round, one repetition, less of what takes long")
     parser.add_argument("--rounds", type=int, default=3, help="rounds (default: 3)")
     parser.add_argument("--budget", type=float, default=480.0, help="seconds after which it ends (default: 480)")
@@ -74,17 +61,10 @@ def _version(package: str) -> str:
 
 def _earlier(path: Path) -> tuple[list[Sample], dict[str, Any]]:
     """The samples in a file of JSON lines, and the facts of their run."""
-    samples, facts = [], {}
-    for text in path.read_text().splitlines():
-        line = json.loads(text)
-        if line["figure"] not in FIGURES:
-            continue
-        values = line["samples"] or [None]
-        samples += [Sample(line["figure"], line["engine"], value, line["rows"], line["note"]) for value in values]
-        facts = {name: line[name] for name in (*_run_facts(), "measurements", "disturbed")}
-    if not samples:
+    lines = Report.lines(path)
+    if not lines:
         raise SystemExit(f"python -m bench: there are no figures in {path}")
-    return samples, facts
+    return Report.samples_of(lines), {name: lines[-1][name] for name in (*_run_facts(), "measurements", "disturbed")}
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:

@@ -1,0 +1,45 @@
+"""What `bench.compare` says of pairs of runs."""
+
+import math
+import random
+
+import pytest
+
+from bench.compare import Ratio, compared, pair_ratio, ratio_of
+
+ENGINE = "scaler"
+
+
+def test_a_rate_is_better_if_it_is_more_and_a_time_if_it_is_less():
+    assert pair_ratio("submit", 100, 110) == pytest.approx(1.1)
+    assert pair_ratio("startup", 110, 100) == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize("pairs", [5, 8, 9, 20])
+def test_an_interval_holds_the_true_median_as_often_as_it_says(pairs):
+    chance, held = random.Random(pairs), 0
+    for _ in range(2_000):
+        ratio = ratio_of([math.exp(chance.gauss(0.0, 0.2)) for _ in range(pairs)])  # the true median is 1
+        held += ratio.low <= 1 <= ratio.high
+    assert held >= 0.88 * 2_000
+
+
+def test_fewer_than_five_pairs_decide_nothing():
+    assert ratio_of([0.5] * 4) == Ratio(0.5, 0, math.inf)
+    assert ratio_of([0.5] * 4).verdict(0.03) == "not decided"
+    assert ratio_of([0.5] * 5).verdict(0.03) == "WORSE"
+
+
+def test_a_figure_that_one_side_lacks_is_left_out():
+    runs = [({("submit", ENGINE): 100.0, ("startup", ENGINE): 300.0}, {("submit", ENGINE): 200.0})] * 5
+    [head, *rows] = compared(runs, 0.03)
+    [row] = rows
+    assert row == ["submit, tasks/s", "100", "200", "2.000", "2.00 and 2.00", "5", "better"]
+    assert len(head) == len(row)
+
+
+def test_an_engine_that_is_not_the_ordinary_one_is_named():
+    runs = [({("submit", "daemons"): 100.0}, {("submit", "daemons"): 90.0})] * 6
+    [_, row] = compared(runs, 0.03)
+    assert row[0] == "submit, tasks/s (Scaler, daemons apart)"
+    assert row[-1] == "WORSE"
