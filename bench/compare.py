@@ -1,9 +1,10 @@
 """`python -m bench.compare COMMIT`: the figures of another state of this project beside those of the one that is here.
 
-One run of a benchmark differs from the next by more than what is looked for. So the two states take turns, who begins
-changes each time, and what counts is the ratio within a pair: the median over all pairs, and an interval that holds the
-true one with a probability of at least 90 %, whatever the values are distributed like. If that interval allows for both
-more and less than the limit, it is said that this is not decided, and more pairs have to be measured.
+One measurement differs from the next by more than what is looked for, and a machine is slower for a minute now and
+then. So both states have their engines open at the same time and are asked for one sample each in turn, who is first
+changes each time, and what counts is the ratio within such a pair: the median over all pairs, and an interval that
+holds the true one with a probability of at least 90 %, whatever the values are distributed like. If that interval
+allows for both more and less than the limit, it is said that this is not decided, and more pairs have to be measured.
 
 Each state is measured with the cases that it has itself, in a worktree of its own; figures that only one has are left
 out.
@@ -14,41 +15,53 @@ from __future__ import annotations
 import argparse
 import compileall
 import contextlib
+import json
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from bench.cases import CASES
 from bench.engines import ENGINES, TITLES
 from bench.figures import FIGURES
 from bench.options import names_of
-from bench.report import Report, as_markdown, as_text
+from bench.report import as_markdown, as_text
+from bench.results import Sample
 from bench.runner import ROOT
 
 #: what an interval holds the true median with, at least
 CONFIDENCE = 0.9
-#: figures of one kind and engine
+#: seconds that an engine may take to end
+ENDING = 30.0
+#: of what a case said that failed, at most
+LINES = 20
+#: a figure of an engine, and by it what each pair says
 Key = tuple[str, str]
+Pairs = dict[Key, list[tuple[float, float]]]
 
 
 def _arguments() -> argparse.Namespace:
+    cases = [name for name, case in CASES.items() if not case.on_demand]
     parser = argparse.ArgumentParser(
         prog="python -m bench.compare",
         description="Measure two states of this project in turn, and say which figures differ.",
     )
     parser.add_argument("before", help="a commit, or a folder with another state of this project")
     parser.add_argument("--after", default="HEAD", metavar="COMMIT", help="the same (default: HEAD)")
-    parser.add_argument("--pairs", type=int, default=8, help="pairs of runs (default: 8; 5 are needed for an interval)")
-    parser.add_argument("--only", type=names_of(CASES), action="extend", help=f"cases: {', '.join(CASES)}")
+    parser.add_argument("--seconds", type=float, default=120.0, help="for each case (default: 120)")
+    parser.add_argument("--only", type=names_of(CASES), default=cases, metavar="NAME,...", help=", ".join(CASES))
     parser.add_argument("--engines", type=names_of(ENGINES), default=["scaler"], help="(default: scaler)")
     parser.add_argument("--worse", type=float, default=3.0, metavar="PERCENT", help="the limit (default: 3)")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the runs' JSON lines; those there count")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where each pair goes, as a line of JSON")
     parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
     return parser.parse_args()
 
@@ -116,68 +129,116 @@ def _state(name: str, folder: Path) -> Iterator[Path]:
         subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=False)
 
 
-def _measure(tree: Path, options: argparse.Namespace, file: Path) -> None:
-    command = [sys.executable, "-m", "bench", "--rounds", "1", "--engines", ",".join(options.engines)]
-    if options.only:
-        command += ["--only", ",".join(options.only)]
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
-    partial = file.with_suffix(".part")
-    subprocess.run(
-        [*command, "--json", str(partial)], cwd=tree, env=environment, stdout=subprocess.DEVNULL, check=False
-    )
-    if partial.exists():  # it had figures, though perhaps not all
-        partial.rename(file)
+class _Side:
+    """A case of one state, in a process of its own that has its engine open."""
+
+    def __init__(self, tree: Path, case: str, engine: str) -> None:
+        command = [sys.executable, str(ROOT / "bench" / "steps.py"), case, engine]
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the process
+        self._process = subprocess.Popen(
+            command,
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+        )
+
+    def sample(self) -> Sample | None:
+        """What it measures next; None if it has failed."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        return Sample(**json.loads(line)) if line else None
+
+    def last_lines(self) -> str:
+        """What it said last."""
+        self._said.seek(0)
+        return "".join(self._said.readlines()[-LINES:])
+
+    def close(self) -> None:
+        """End it, and its engine."""
+        with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
+            self._process.communicate(timeout=ENDING)
+        self._process.kill()
+        self._process.wait()
+        self._said.close()
 
 
-def _values(file: Path) -> dict[Key, float]:
-    """The medians of a run."""
-    if not file.exists():
-        return {}
-    samples = Report.samples_of(Report.lines(file))
-    report = Report(samples)
-    keys = {(sample.figure, sample.engine) for sample in samples}
-    return {key: value for key in keys if (value := report.value(*key)) is not None}
+def _pairs(before: Path, after: Path, case: str, engine: str, seconds: float) -> Iterator[tuple[Sample, Sample]]:
+    """Samples of the two states for so long. The first of each figure is left out: engines have just been opened."""
+    end, warm = time.monotonic() + seconds, set()
+    with contextlib.ExitStack() as stack:
+        sides = [_Side(tree, case, engine) for tree in (before, after)]
+        for side in sides:
+            stack.callback(side.close)
+        for number in range(sys.maxsize):
+            samples = [sides[i].sample() for i in ((0, 1) if number % 2 == 0 else (1, 0))]
+            if number % 2:
+                samples.reverse()
+            old, new = samples
+            if old is None or new is None:
+                when, side = ("before", sides[0]) if old is None else ("now", sides[1])
+                print(f"{case} failed {when}:\n{side.last_lines()}", file=sys.stderr)
+                return
+            if old.figure != new.figure:
+                print(f"{case}: the two states have other figures, {old.figure} and {new.figure}", file=sys.stderr)
+                return
+            if old.figure in warm:
+                yield old, new
+            warm.add(old.figure)
+            if time.monotonic() > end:
+                return
 
 
-def compared(runs: Sequence[tuple[dict[Key, float], dict[Key, float]]], limit: float) -> Iterator[list[str]]:
-    """Rows of a table from pairs of runs, and of what is worse by more than the limit, a fraction."""
+def compared(pairs: Mapping[Key, Sequence[tuple[float, float]]], limit: float) -> Iterator[list[str]]:
+    """Rows of a table, with what is worse by more than the limit, a fraction."""
     yield ["Figure", "before", "now", "times better", "90 % between", "pairs", ""]
-    seen = {key for pair in runs for side in pair for key in side}
     for figure in FIGURES:
-        for engine in (engine for engine in ENGINES if (figure, engine) in seen):
-            key = figure, engine
-            both = [(a[key], b[key]) for a, b in runs if a.get(key) and b.get(key)]
-            if not both:
-                continue
+        for engine in (engine for engine in ENGINES if pairs.get((figure, engine))):
+            both = pairs[figure, engine]
             ratio, form = ratio_of([pair_ratio(figure, *pair) for pair in both]), FIGURES[figure].form
             yield [
                 FIGURES[figure].label.strip() + ("" if engine == "scaler" else f" ({TITLES[engine]})"),
                 *(form.format(statistics.median(side)) for side in zip(*both, strict=True)),
                 f"{ratio.median:.3f}",
-                f"{ratio.low:.2f} and {ratio.high:.2f}",
+                f"{ratio.low:.3f} and {ratio.high:.3f}",
                 str(len(both)),
                 ratio.verdict(limit),
             ]
 
 
+def _measure(before: Path, after: Path, options: argparse.Namespace) -> Iterable[tuple[Sample, Sample]]:
+    for case in options.only:
+        for engine in (engine for engine in options.engines if engine in CASES[case].engines):
+            print(f"{case} on {engine}, {options.seconds:.0f} s", file=sys.stderr, flush=True)
+            yield from _pairs(before, after, case, engine, options.seconds)
+
+
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(143)  # by way of the blocks that end what we have started
+
+
 def main() -> int:
     """Returns 1 if a figure is worse by more than the limit."""
     options = _arguments()
+    signal.signal(signal.SIGTERM, _terminate)
+    pairs: Pairs = defaultdict(list)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scaler-compare-")))
         before = stack.enter_context(_state(options.before, folder / "before"))
         after = stack.enter_context(_state(options.after, folder / "after"))
-        kept = options.keep or folder
-        kept.mkdir(parents=True, exist_ok=True)
-        runs = []
-        for number in range(options.pairs):
-            sides = [(before, kept / f"{number}.before.jsonl"), (after, kept / f"{number}.after.jsonl")]
-            for tree, file in sides if number % 2 == 0 else reversed(sides):
-                if not file.exists():
-                    print(f"pair {number + 1} of {options.pairs}: {file.stem}", file=sys.stderr, flush=True)
-                    _measure(tree, options, file)
-            runs.append((_values(sides[0][1]), _values(sides[1][1])))
-        rows = list(compared(runs, options.worse / 100))
+        file = stack.enter_context(options.json.open("a")) if options.json else None
+        for old, new in _measure(before, after, options):
+            if old.value and new.value:
+                pairs[old.figure, old.engine].append((old.value, new.value))
+                if file is not None:
+                    line = {"figure": old.figure, "engine": old.engine, "before": old.value, "now": new.value}
+                    print(json.dumps(line), file=file, flush=True)
+    rows = list(compared(pairs, options.worse / 100))
     print((as_markdown if options.markdown else as_text)(rows))
     return 1 if any(row[-1] == "WORSE" for row in rows) else 0
 
