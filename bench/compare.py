@@ -147,7 +147,8 @@ class _Side:
 
     def sample(self) -> Sample | None:
         """What it measures next; None if it has failed."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write("\n")
             self._process.stdin.flush()

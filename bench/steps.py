@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import asdict
 
 from bench.cases import CASES
@@ -20,7 +20,7 @@ from bench.results import Sample
 REPETITIONS = 6
 
 
-def _without_end(case: str, engine: str) -> Iterator[Sample]:
+def _without_end(case: str, engine: str) -> Generator[Sample]:
     while True:
         yield from CASES[case].measure(engine, REPETITIONS)
 

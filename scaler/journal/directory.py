@@ -16,6 +16,7 @@ import fcntl
 import math
 import mmap
 import os
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -338,12 +339,20 @@ def _records_of(data: memoryview, number: int) -> Iterator[tuple[Record, int]]:
         at = end
 
 
+def _at_once(path: str, flags: int) -> int:
+    """A descriptor, without waiting for who writes, should it be a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 @contextlib.contextmanager
 def _mapped(path: Path) -> Iterator[memoryview]:
     """The bytes of a file. Raises `JournalError`."""
     try:
-        with path.open("rb") as file:
-            is_empty = not os.fstat(file.fileno()).st_size
+        with open(path, "rb", opener=_at_once) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise JournalError(f"{path} is no file: a journal consists of files that a scheduler has written")
+            is_empty = not status.st_size
             _read_ahead(file.fileno())
             mapped = None if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:

@@ -2,10 +2,12 @@
 
 import os
 import pickle
+import re
 import socket
 import sys
 import time
 
+import numpy
 import pytest
 from support import Daemons, within
 
@@ -118,10 +120,21 @@ def test_a_malformed_address(make, address):
         make(address)
 
 
-@pytest.mark.parametrize("n", [0, -1, 1.5, True, "2"])
+@pytest.mark.parametrize("n", [0, -1, numpy.int64(0)])
 def test_a_cluster_of_no_workers(n):
-    with pytest.raises(ValueError, match="n_workers must be 1 or more"):
+    with pytest.raises(ValueError, match=f"n_workers must be 1 or more, not {n}: a cluster without"):
         SchedulerClusterCombo(n_workers=n)
+
+
+@pytest.mark.parametrize("n", [1.5, True, "2", numpy.float64(2)])
+def test_a_cluster_of_what_is_no_number_of_workers(n):
+    with pytest.raises(TypeError, match=re.escape(f"n_workers must be an integer, not {n!r}")):
+        SchedulerClusterCombo(n_workers=n)
+
+
+def test_a_cluster_of_as_many_workers_as_numpy_counted():
+    with SchedulerClusterCombo(n_workers=numpy.int64(1)) as cluster:
+        assert cluster.n_workers == 1
 
 
 def test_an_executor_of_no_workers():

@@ -341,6 +341,13 @@ def test_the_command_says_what_can_not_be_believed_and_waits_for_no_pipe(tmp_pat
     assert "is no file" in str(check().exception)
 
 
+def test_a_pipe_among_the_segments_is_one_line_and_is_not_waited_for(tmp_path, some):
+    written(tmp_path, some)
+    os.mkfifo(tmp_path / "00000009.log")
+    with pytest.raises(JournalError, match=r"00000009.log is no file: a journal consists of files"):
+        replayed(tmp_path)
+
+
 def test_places_follow_each_other():
     layout = Layout(most=220)
     frames = [b"x" * 60]

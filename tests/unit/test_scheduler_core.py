@@ -959,7 +959,32 @@ def test_rows_at_an_agent_are_asked_of_it() -> None:
     fake.report(agent, client, result(10, 1, 2, CANCELLED))
     assert len(fake.heard(client, TaskRunning)) == 1
     fake.report(agent, client, result(10, 0, 1))
-    assert fake.core.state.agents[agent].withdrawals == []
+    assert not fake.core.state.agents[agent].withdrawals
+
+
+def test_what_a_client_asks_for_again_and_again_is_noted_once_and_no_matter_of_the_others():
+    """Each result looked at all that its agent had been asked for: a client had a say in how long that took."""
+    fake = FakeScheduler(2)
+    (agent,) = fake.agents
+    asking, other = fake.client(), fake.client()
+    fake.say(asking, task(10, 1))
+    fake.say(other, task(10, 1))
+    for _ in range(50):
+        fake.say(asking, spans(TaskClaim, 0, (10, 0, 1)))
+        fake.cancel(asking, (10, 0, 1))
+    withdrawals = fake.core.state.agents[agent].withdrawals
+    assert [len(withdrawals[asking]), len(withdrawals)] == [2, 1]
+
+    class Unread(dict):
+        def __iter__(self):
+            raise AssertionError("what another client has asked for is no matter of this one")
+
+    withdrawals[asking] = Unread(withdrawals[asking])
+    fake.report(agent, other, result(10, 0, 1))
+    assert fake.heard(other, TaskResult)
+    withdrawals[asking] = dict(withdrawals[asking].items())
+    fake.report(agent, asking, result(10, 0, 1))
+    assert not fake.core.state.agents[agent].withdrawals
 
 
 def test_an_agent_that_was_given_nothing_after_all_is_asked_for_nothing():
@@ -968,7 +993,7 @@ def test_an_agent_that_was_given_nothing_after_all_is_asked_for_nothing():
     (agent,) = fake.agents
     client = fake.client()
     fake.say(client, task(10, 1), TaskCancel(Spans(u32([0]), u64([10]), u32([0, 1]))), DisconnectRequest())
-    assert fake.core.state.agents[agent].withdrawals == []
+    assert not fake.core.state.agents[agent].withdrawals
     assert not [message for message in fake.heard(agent) if isinstance(message, Task | TaskCancel)]
 
 

@@ -24,6 +24,8 @@ def admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
     """Take a client's batch; one that is known already is ignored. Rows whose values are all there can go."""
     if task.batch in client.batches:
         return []
+    if not task.objects:
+        return _admit(state, client, task)
     moves = take_awaited(state, client, task)
     moves += _admit(state, client, task)
     drop_unneeded(state, client, task)
@@ -47,9 +49,10 @@ def _admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
 def enter(state: ClusterState, client: ClientRecord, task: Task) -> tuple[Batch, list[Fail]]:
     """A new batch with what came with it, all of its rows waiting; why they fail, if they can't run."""
     objects = client.values.objects
-    for object_id, payload in _payloads(task):
-        if object_id not in objects:
-            objects[object_id] = ObjectRecord(payload)
+    if task.objects:
+        for object_id, payload in _payloads(task):
+            if object_id not in objects:
+                objects[object_id] = ObjectRecord(payload)
     batch = _new_batch(state, client, task)
     missing = []
     for object_id in (task.function, task.arguments) if task.arguments else (task.function,):
@@ -91,9 +94,11 @@ def drop_unneeded(state: ClusterState, client: ClientRecord, task: Task) -> None
 def check_ids(client: ClientRecord, task: Task) -> None:
     """Raise `ProtocolError` for ids that no client can have made, or that it has made before for something else."""
     rows = range(task.batch, task.batch + task.rows)
-    if rows.stop > MOST_IDS or max(task.objects, default=0) >= MOST_IDS:
+    if rows.stop > MOST_IDS:
         raise ProtocolError("a Task with ids that are none")
     for object_id in task.objects:
+        if object_id >= MOST_IDS:
+            raise ProtocolError("a Task with ids that are none")
         if object_id in rows:
             raise ProtocolError("a Task with an object that has the id of a row")
         if dependencies.is_to_end(client, object_id):

@@ -66,7 +66,7 @@ def _note_asked(
         for lo, hi in spans:
             if kind is WithdrawalKind.CLAIM:
                 attempts_of(batch).claimed.update(range(lo, hi))
-            state.agents[number].withdrawals.append(Withdrawal(kind, batch, lo, hi))
+            state.agents[number].withdrawals.setdefault(batch.client, {})[Withdrawal(kind, batch, lo, hi)] = None
             questions.setdefault(number, Spans()).add(batch.client, batch.id, lo, hi)
 
 
@@ -162,7 +162,7 @@ def forward_begun(state: ClusterState, out: Outgoing, agent: AgentRecord, messag
         out.send(client.number, begun)
 
 
-def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskRunning) -> None:
+def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskRunning) -> list[Move]:
     """Rows that were to be cancelled run: nobody waits for them to come back any more."""
     answered: Answered = {}
     for client, batch, lo, hi in spans_at(state, agent, message):
@@ -171,6 +171,7 @@ def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message
         running.add(client.number, batch.id, lo, hi)
         out.send(client.number, running)
     _settle(agent, answered, are_claims=False)
+    return answer_for(state, out, agent, dict.fromkeys(message.clients))
 
 
 def take_claim_response(
@@ -206,38 +207,46 @@ def _settle(agent: AgentRecord, answered: Answered, are_claims: bool) -> None:
     """An agent has said what becomes of these rows; of others it may still say so, or be lost before."""
     for spans in answered.values():
         spans.sort()
-    left: list[Withdrawal] = []
-    for asked in agent.withdrawals:
-        spans = answered.get((asked.batch.client, asked.batch.id), [])
-        if not spans or (asked.kind is WithdrawalKind.CLAIM) is not are_claims:
-            left.append(asked)
-            continue
-        lo = asked.lo
-        for a, b in spans:
-            if a >= asked.hi:
-                break
-            if lo < a:
-                left.append(asked._replace(lo=lo, hi=a))
-            lo = max(lo, b)
-        if lo < asked.hi:
-            left.append(asked._replace(lo=lo))
-    agent.withdrawals = left
+    for client in dict.fromkeys(client for client, _ in answered):
+        left: dict[Withdrawal, None] = {}
+        for asked in agent.withdrawals.pop(client, ()):
+            spans = answered.get((client, asked.batch.id), [])
+            if not spans or (asked.kind is WithdrawalKind.CLAIM) is not are_claims:
+                left[asked] = None
+                continue
+            lo = asked.lo
+            for a, b in spans:
+                if a >= asked.hi:
+                    break
+                if lo < a:
+                    left[asked._replace(lo=lo, hi=a)] = None
+                lo = max(lo, b)
+            if lo < asked.hi:
+                left[asked._replace(lo=lo)] = None
+        if left:
+            agent.withdrawals[client] = left
 
 
-def answer_for(state: ClusterState, out: Outgoing, agent: AgentRecord) -> list[Move]:
-    """Rows that an agent was asked for are not there any more: what is queued again can be taken here.
+def answer_for(state: ClusterState, out: Outgoing, agent: AgentRecord, clients: Iterable[int]) -> list[Move]:
+    """Rows of clients that an agent was asked for are not there any more: what is queued again can be taken here.
 
     A claim is answered by the agent in any case, unless it is lost.
     """
+    return [move for number in clients for move in _answer_one(state, out, agent, number)]
+
+
+def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: int) -> list[Move]:
     place, lost = AGENT + agent.number, agent.number not in state.agents
-    withdrawals, agent.withdrawals = agent.withdrawals, []
+    withdrawals, client = agent.withdrawals.pop(number, None), state.clients.get(number)
     moves: list[Move] = []
+    if not withdrawals or client is None:
+        return moves
+    left: dict[Withdrawal, None] = {}
     for asked in withdrawals:
-        client = state.clients.get(asked.batch.client)
-        if client is None or not asked.batch.left:
+        if not asked.batch.left:
             continue
         if place in asked.batch.place[asked.lo : asked.hi] or (asked.kind is WithdrawalKind.CLAIM and not lost):
-            agent.withdrawals.append(asked)
+            left[asked] = None
             continue
         spans = Spans()
         spans.add(client.number, asked.batch.id, asked.lo, asked.hi)
@@ -245,10 +254,11 @@ def answer_for(state: ClusterState, out: Outgoing, agent: AgentRecord) -> list[M
             moves += claim(state, out, client, TaskClaim(spans.clients, spans.batches, spans.spans))
         else:
             moves += cancel(state, out, client, TaskCancel(spans, asked.kind is WithdrawalKind.FORCE))
+    if left:
+        agent.withdrawals.setdefault(number, {}).update(left)
     return moves
 
 
 def forget_client(agent: AgentRecord, client: int) -> None:
     """Nobody waits any more for rows of a client."""
-    if agent.withdrawals:
-        agent.withdrawals = [asked for asked in agent.withdrawals if asked.batch.client != client]
+    agent.withdrawals.pop(client, None)

@@ -123,7 +123,8 @@ class AgentRecord:
     batches: dict[Batch, None] = field(default_factory=dict)
     #: spans given to it in this step, to be sent at its end; filled by `transitions.py`
     unsent: dict[Batch, list[tuple[int, int]]] = field(default_factory=dict)
-    withdrawals: list[Withdrawal] = field(default_factory=list)
+    #: by client, in order: what one has asked for is no matter of the others'
+    withdrawals: dict[int, dict[Withdrawal, None]] = field(default_factory=dict)
     #: number of a client -> how many messages of results have reached it; to be told to the agent
     settled: dict[int, int] = field(default_factory=dict)
     #: (client, batch) of batches that are over, to be told to it

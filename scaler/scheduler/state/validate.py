@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from scaler.common.findings import Finding
-from scaler.protocol.codes import NO_ROOT
+from scaler.protocol.codes import NO_ROOT, WithdrawalKind
 from scaler.scheduler.state.agent_groups import LOOKS
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch
 from scaler.scheduler.state.client_records import ClientRecord
@@ -119,8 +119,9 @@ def _idle(state: ClusterState) -> Iterator[Finding]:
 
 
 def thorough(state: ClusterState) -> Iterator[Finding]:
-    """What does not hold of places, references and holders."""
+    """What does not hold of places, references, holders, and what agents were asked for."""
     yield from _places(state)
+    yield from _withdrawals(state)
     for client in state.clients.values():
         yield from _references(client)
         yield from _holders(state, client)
@@ -146,6 +147,18 @@ def _places(state: ClusterState) -> Iterator[Finding]:
                 yield Finding(f"batch {batch.id} is remembered, and not all of its rows have ended", batch.id)
     for batch, spans in queued.items():
         yield Finding(f"rows {spans} of batch {batch.id} are queued, and it has ended", batch.id)
+
+
+def _withdrawals(state: ClusterState) -> Iterator[Finding]:
+    for agent in state.agents.values():
+        place = AGENT + agent.number
+        for number, withdrawals in agent.withdrawals.items():
+            if number not in state.clients:
+                yield Finding(f"agent {agent.number} was asked for rows of client {number}, which is gone")
+            for kind, batch, lo, hi in withdrawals:
+                if kind != WithdrawalKind.CLAIM and batch.left and place not in batch.place[lo:hi]:
+                    what = f"agent {agent.number} was asked for rows {lo} to {hi} of batch {batch.id} and has none"
+                    yield Finding(what, batch.id)
 
 
 def _places_of(batch: Batch, queued: list[tuple[int, int]]) -> Iterator[Finding]:
@@ -221,7 +234,7 @@ def _roots(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
             continue
         for place, lo, hi in batch.runs():
             agent = state.agents.get(place - AGENT)
-            asked = () if agent is None else agent.withdrawals
+            asked = () if agent is None else agent.withdrawals.get(client.number, ())
             is_asked = any(a.kind == "force" and a.batch is batch and a.lo <= lo and hi <= a.hi for a in asked)
             if place != DONE and not is_asked and not batch.is_recomputing(lo, hi):
                 yield Finding(f"rows {lo} to {hi} of batch {batch.id} go on without their root", batch.id)
