@@ -28,7 +28,8 @@ from scaler.worker import fitness
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_NUMBERS = sorted(int(number) for number in signal.valid_signals())
+#: all that there are
+SIGNALS = sorted(int(number) for number in signal.valid_signals())
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
@@ -57,7 +58,7 @@ class Leftovers:
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self._mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
-        self._handlers: list[Any] = [_signal.getsignal(number) for number in _NUMBERS]
+        self._handlers: list[Any] = [_signal.getsignal(number) for number in SIGNALS]
         #: those that nobody has set
         self._timers = [timer for timer in _TIMERS if not _signal.getitimer(timer)[0]]
         self._streams = sys.stdin, sys.stdout, sys.stderr
@@ -97,7 +98,7 @@ class Leftovers:
             self._undo_environ()
 
     def _undo_handlers(self) -> None:
-        for number, handler in zip(_NUMBERS, self._handlers, strict=True):
+        for number, handler in zip(SIGNALS, self._handlers, strict=True):
             if handler is not None and _signal.getsignal(number) != handler:
                 with contextlib.suppress(OSError, ValueError):
                     _signal.signal(number, handler)

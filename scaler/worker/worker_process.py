@@ -7,6 +7,7 @@ control thread    waits for the control socket, so that rows come back, and valu
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` makes enums of what this returns, which takes 4 us a call
 import atexit
 import contextlib
 import faulthandler
@@ -78,13 +79,6 @@ def serve(
                         output.flush()
 
         runner.before_flush = flush_outputs
-        left, fit = leftovers.watch(), fitness.watch(lambda why: sender.send(Unfit(why)))
-
-        def tidy_up(has_failed: bool) -> None:
-            left.undo()
-            fit.attend(has_failed)
-
-        runner.tidy_up = tidy_up
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
         runner.in_pause = partial(load_all, LATER)
         if promised:
@@ -100,6 +94,7 @@ def serve(
         runner.await_surroundings(poll.poll)
         if preloading.run(sender.send):
             sender.send(Ready(os.getpid()))
+            runner.tidy_up = _tidier(sender)  # while the agent hears of it
             runner.run(poll.poll)
             code = 0
             _end_as_a_usual_process()
@@ -110,6 +105,17 @@ def serve(
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(code)
+
+
+def _tidier(sender: BlockingSender) -> Callable[[bool], None]:
+    """How this process is now is how each row finds it: what puts that back, see `RowRunner.tidy_up`."""
+    left, fit = leftovers.watch(), fitness.watch(lambda why: sender.send(Unfit(why)))
+
+    def tidy_up(has_failed: bool) -> None:
+        left.undo()
+        fit.attend(has_failed)
+
+    return tidy_up
 
 
 def _make_room(runner: RowRunner, sender: BlockingSender, page: memoryview) -> None:
@@ -168,8 +174,8 @@ def _tell_tail(sender: BlockingSender, last_lines: LastLines, message: TailReque
 def _become_a_usual_process(name: str) -> None:
     """Undo what the zygote has that a program of the user would not have."""
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals():
-        if number not in _LEFT_ALONE and signal.getsignal(number) not in (signal.SIG_DFL, None):
+    for number in leftovers.SIGNALS:
+        if number not in _LEFT_ALONE and _signal.getsignal(number) not in (signal.SIG_DFL, None):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _draw_other_numbers()

@@ -47,7 +47,7 @@ class SessionDriver:
         self._under_way = self.session.pending.by_id
         self._batcher = Batcher(self.session.take_ids)
         #: calls queued
-        self._outbox: deque[ScalarCall | QueuedCall] = deque()
+        self.outbox: deque[ScalarCall | QueuedCall] = deque()
         #: events queued for the session, in order behind the outbox
         self._events: deque[ev.Event] = deque()
         #: those of them that are being handled
@@ -55,7 +55,7 @@ class SessionDriver:
         #: effects to be carried out
         self._effects: list[ev.Effect] = []
         #: the I/O thread was woken and has not looked yet
-        self._is_awake = False
+        self.is_awake = False
 
     @property
     def welcome(self) -> Welcome:
@@ -70,10 +70,13 @@ class SessionDriver:
     # ---- for the user's threads ------------------------------------------------------------------------------------
     def submit(self, call: ScalarCall | QueuedCall) -> None:
         """Queue a call; it is on its way when this returns or shortly after."""
-        self._outbox.append(call)
-        if not self._is_awake:
-            if not self._under_way and self._flush_here():
-                return
+        self.outbox.append(call)
+        if not self.is_awake:
+            self.send_queued()
+
+    def send_queued(self) -> None:
+        """What was put into the `outbox` while nobody was awake to look there is on its way as after `submit`."""
+        if self._under_way or not self._flush_here():
             self.wake()
 
     def tell(self, *events: ev.Event) -> None:
@@ -130,11 +133,11 @@ class SessionDriver:
 
     def wake(self) -> None:
         """Make the I/O thread look. It does so in a while also if this is interrupted."""
-        self._is_awake = True
+        self.is_awake = True
         try:
             self._wakeup.wake()
         except BaseException:
-            self._is_awake = False
+            self.is_awake = False
             raise
 
     def abandon(self) -> list[Any]:
@@ -143,8 +146,8 @@ class SessionDriver:
             tokens = self.session.pending.tokens() + self._batcher.in_hand
             self.session.pending.clear()
             self._events.extendleft(reversed(self._in_hand))  # none, unless that was left in the middle
-            while self._outbox:
-                call = self._outbox.popleft()
+            while self.outbox:
+                call = self.outbox.popleft()
                 tokens.append(call.future if isinstance(call, QueuedCall) else call[2])
             for _ in range(len(self._events)):
                 event = self._events.popleft()
@@ -194,7 +197,7 @@ class SessionDriver:
     @property
     def is_lone(self) -> bool:
         """Exactly one row is under way, and nothing is queued. A guess: takes no lock."""
-        return not self._is_awake and self.session.pending.is_lone_row and not self.session.holding.is_on
+        return not self.is_awake and self.session.pending.is_lone_row and not self.session.holding.is_on
 
     def patience(self, most: float) -> float:
         """Seconds until the session has something to do by itself, at most so many. Takes no lock."""
@@ -205,14 +208,14 @@ class SessionDriver:
     @property
     def is_queued(self) -> bool:
         """Something is to be sent."""
-        return bool(self._outbox or self._events)
+        return bool(self.outbox or self._events)
 
     def look(self, is_due: bool) -> None:
         """Send what is queued; heartbeats also if it `is_due` to look at the time."""
-        self._is_awake = False
+        self.is_awake = False
         if self._line.error is not None:
             return
-        if is_due or self._outbox or self._events:
+        if is_due or self.outbox or self._events:
             self._flush()
             self._handle(())
 
@@ -252,13 +255,13 @@ class SessionDriver:
             self._line.acknowledge()
 
     def _flush(self) -> None:
-        while self._outbox or self._events:
+        while self.outbox or self._events:
             if self._liveness.failure is not None or self._line.error is not None:
                 return
             # Events first, calls next: a call that was queued before an event is then packed before it is handled.
             events = self._in_hand = [self._events.popleft() for _ in range(len(self._events))]
-            for _ in range(-(-len(self._outbox) // ROUND)):
-                self._handle(self._batcher.take(self._outbox))
+            for _ in range(-(-len(self.outbox) // ROUND)):
+                self._handle(self._batcher.take(self.outbox))
             self._handle(merged_releases(events) if len(events) > 1 else events)
             self._in_hand = []
 
