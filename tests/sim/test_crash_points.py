@@ -29,7 +29,10 @@ def test_work_ends_rightly_if_a_local_cluster_dies_between_two_effects() -> None
 
 @pytest.mark.parametrize(
     ("role", "at"),
-    [("client", 187)],  # rows of another one that its worker had ended, and not told of, as it was ended for this one
+    [
+        ("client", 187),  # rows of another one that its worker had ended, and not told of, as it was ended for this one
+        ("scheduler", 96),  # a row that was cancelled, and of whose end the next scheduler heard before that
+    ],
 )
 def test_work_ends_rightly_at_points_that_were_missed(role: str, at: int) -> None:
     CrashPoints(1, False).run(role, at)

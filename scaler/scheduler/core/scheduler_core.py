@@ -431,6 +431,7 @@ class SchedulerCore:
                 self._take_results(agent, client, [span])
             except ProtocolError as problem:
                 self._lost(agent.number, f"sent {problem}", is_told=True)
+            self._answer_withdrawals(agent, (client.number,))  # the client has said again what it had cancelled
         for number, letter in work.mail:
             self._received(number, letter)
         for message in work.messages[work.first_new :]:
