@@ -1,8 +1,8 @@
 """`python -m bench.compare COMMIT`: the figures of another state of this project beside those of the one that is here.
 
 One measurement differs from the next by more than what is looked for, and a machine is slower for a minute now and
-then. So both states have their engines open at the same time and are asked for one sample each in turn, who is first
-changes each time, and what counts is the ratio within such a pair: the median over all pairs, and an interval that
+then. So both states have their engines open at the same time and are asked for one sample each in turn, who is first is
+left to chance, and what counts is the ratio within such a pair: the median over all pairs, and an interval that
 holds the true one with a probability of at least 90 %, whatever the values are distributed like. If that interval
 allows for both more and less than the limit, it is said that this is not decided, and more pairs have to be measured.
 
@@ -18,6 +18,7 @@ import contextlib
 import json
 import math
 import os
+import random
 import signal
 import statistics
 import subprocess
@@ -176,11 +177,12 @@ def _pairs(before: Path, after: Path, case: str, engine: str, seconds: float) ->
         sides = [_Side(tree, case, engine) for tree in (before, after)]
         for side in sides:
             stack.callback(side.close)
-        for number in range(sys.maxsize):
-            samples = [sides[i].sample() for i in ((0, 1) if number % 2 == 0 else (1, 0))]
-            if number % 2:
-                samples.reverse()
-            old, new = samples
+        chance = random.Random(case)  # by turns a figure's third sample, say, might have the same side first each time
+        while True:
+            if chance.random() < 0.5:
+                old, new = sides[0].sample(), sides[1].sample()
+            else:
+                new, old = sides[1].sample(), sides[0].sample()
             if old is None or new is None:
                 when, side = ("before", sides[0]) if old is None else ("now", sides[1])
                 print(f"{case} failed {when}:\n{side.last_lines()}", file=sys.stderr)
