@@ -39,7 +39,9 @@ def note(state: ClusterState, client: ClientRecord, root: int) -> None:
 
 def join(state: ClusterState, root: int) -> None:
     """A client is here, perhaps one that was given up, or was missed."""
-    state.roots.gone.pop(root, None)
+    still = [number for number in state.roots.gone.pop(root, ()) if number in state.clients]
+    if still:  # what they have submitted for it is being cancelled
+        state.roots.members.setdefault(root, {}).update(dict.fromkeys(still))
     state.returning.roots.pop(root, None)
 
 
@@ -58,11 +60,12 @@ def leave(state: ClusterState, out: Outgoing, root: int) -> list[Move]:
     state.returning.roots.pop(root, None)
     if root == NO_ROOT:
         return []
-    roots.gone[root] = None
+    members = roots.members.pop(root, {})
+    roots.gone[root] = {**roots.gone.pop(root, {}), **members}
     if len(roots.gone) > MOST_GONE:
         del roots.gone[next(iter(roots.gone))]
     moves: list[Move] = []
-    for number in roots.members.pop(root, ()):
+    for number in members:
         client = state.clients.get(number)
         if client is not None:
             moves += cancel(state, out, client, (each for each in client.batches.values() if each.task.root == root))

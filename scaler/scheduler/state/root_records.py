@@ -11,5 +11,6 @@ class Roots:
 
     #: root -> numbers of the clients that have submitted tasks for it; a dict serves as an ordered set
     members: dict[int, dict[int, None]] = field(default_factory=dict)
-    #: clients that have left, the last ones: what is submitted for one is cancelled; a dict serves as an ordered set
-    gone: dict[int, None] = field(default_factory=dict)
+    #: clients that have left, the last ones, in order: what is submitted for one is cancelled. With each those who had
+    #: submitted tasks for it: these may not have ended when it comes back
+    gone: dict[int, dict[int, None]] = field(default_factory=dict)
