@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import json
 import os
 import platform
 import signal
@@ -11,11 +12,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from bench.cases import CASES
 from bench.engines import ENGINES
-from bench.options import names_of
+from bench.figures import FIGURES
+from bench.options import end_in_order, names_of
 from bench.report import Report, as_markdown, as_text
 from bench.results import Sample
 from bench.runner import ROOT, Plan, execute
@@ -61,20 +63,23 @@ def _version(package: str) -> str:
 
 def _earlier(path: Path) -> tuple[list[Sample], dict[str, Any]]:
     """The samples in a file of JSON lines, and the facts of their run."""
-    lines = Report.lines(path)
-    if not lines:
+    samples, facts = [], {}
+    for text in path.read_text().splitlines():
+        line = json.loads(text)
+        if line["figure"] not in FIGURES:
+            continue
+        values = line["samples"] or [None]
+        samples += [Sample(line["figure"], line["engine"], value, line["rows"], line["note"]) for value in values]
+        facts = {name: line[name] for name in (*_run_facts(), "measurements", "disturbed")}
+    if not samples:
         raise SystemExit(f"python -m bench: there are no figures in {path}")
-    return Report.samples_of(lines), {name: lines[-1][name] for name in (*_run_facts(), "measurements", "disturbed")}
-
-
-def _terminate(_number: int, _frame: object) -> NoReturn:
-    raise SystemExit(143)  # by way of the blocks that end what we have started
+    return samples, facts
 
 
 def main() -> int:
     """Returns 1 if a measurement failed; missed targets are no failure."""
     options = _arguments()
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, end_in_order)
     failures = 0
     if options.read:
         samples, facts = _earlier(options.read)

@@ -29,12 +29,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from bench.cases import CASES
 from bench.engines import ENGINES, TITLES
 from bench.figures import FIGURES
-from bench.options import names_of
+from bench.options import end_in_order, names_of
 from bench.report import as_markdown, as_text
 from bench.results import Sample
 from bench.runner import ROOT
@@ -98,21 +97,15 @@ def ratio_of(pairs: Sequence[float]) -> Ratio:
     Ratio(median=1.05, low=0, high=inf)
     """
     ordered, count = sorted(pairs), len(pairs)
-    below = outer = 0.0  # the probability that at most so many values are below the true median
-    inside = -1
+    below, inside = 0.0, -1  # the probability that at most so many values are below the true median
     for rank in range(count // 2):
         below += math.comb(count, rank) / 2**count
         if 2 * below > 1 - CONFIDENCE:
             break
-        inside, outer = rank, below
-    if not outer:
+        inside = rank
+    if inside < 0:
         return Ratio(statistics.median(ordered), 0, math.inf)
     return Ratio(statistics.median(ordered), ordered[inside], ordered[count - 1 - inside])
-
-
-def pair_ratio(figure: str, before: float, after: float) -> float:
-    """How many times better the second value is."""
-    return after / before if FIGURES[figure].more else before / after
 
 
 @contextlib.contextmanager
@@ -174,9 +167,7 @@ def _pairs(before: Path, after: Path, case: str, engine: str, seconds: float) ->
     """Samples of the two states for so long. The first of each figure is left out: engines have just been opened."""
     end, warm = time.monotonic() + seconds, set()
     with contextlib.ExitStack() as stack:
-        sides = [_Side(tree, case, engine) for tree in (before, after)]
-        for side in sides:
-            stack.callback(side.close)
+        sides = [stack.enter_context(contextlib.closing(_Side(tree, case, engine))) for tree in (before, after)]
         chance = random.Random(case)  # by turns a figure's third sample, say, might have the same side first each time
         while True:
             if chance.random() < 0.5:
@@ -203,7 +194,7 @@ def compared(pairs: Mapping[Key, Sequence[tuple[float, float]]], limit: float) -
     for figure in FIGURES:
         for engine in (engine for engine in ENGINES if pairs.get((figure, engine))):
             both = pairs[figure, engine]
-            ratio, form = ratio_of([pair_ratio(figure, *pair) for pair in both]), FIGURES[figure].form
+            ratio, form = ratio_of([FIGURES[figure].times_better(b, a) for a, b in both]), FIGURES[figure].form
             yield [
                 FIGURES[figure].label.strip() + ("" if engine == "scaler" else f" ({TITLES[engine]})"),
                 *(form.format(statistics.median(side)) for side in zip(*both, strict=True)),
@@ -221,14 +212,10 @@ def _measure(before: Path, after: Path, options: argparse.Namespace) -> Iterable
             yield from _pairs(before, after, case, engine, options.seconds)
 
 
-def _terminate(_number: int, _frame: object) -> NoReturn:
-    raise SystemExit(143)  # by way of the blocks that end what we have started
-
-
 def main() -> int:
     """Returns 1 if a figure is worse by more than the limit."""
     options = _arguments()
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, end_in_order)
     pairs: Pairs = defaultdict(list)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scaler-compare-")))

@@ -13,6 +13,10 @@ class Figure:
     #: more of it is better
     more: bool = False
 
+    def times_better(self, value: float, base: float) -> float:
+        """How many times better a value is than another one: above 1 it is better, whichever way the figure counts."""
+        return value / base if self.more else base / value
+
 
 FIGURES: dict[str, Figure] = {
     "submit": Figure("submit, tasks/s", "{:,.0f}", more=True),

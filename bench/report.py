@@ -6,7 +6,6 @@ import json
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from bench.engines import TITLES
@@ -48,21 +47,7 @@ class Report:
         mine, theirs = self.value(figure, base), self.value(figure, engine)
         if not mine or not theirs:
             return None
-        return mine / theirs if FIGURES[figure].more else theirs / mine
-
-    @staticmethod
-    def lines(path: Path) -> list[dict[str, Any]]:
-        """What a file of `json_lines` says of figures that there are."""
-        return [line for text in path.read_text().splitlines() if (line := json.loads(text))["figure"] in FIGURES]
-
-    @staticmethod
-    def samples_of(lines: Iterable[dict[str, Any]]) -> list[Sample]:
-        """The samples in such lines."""
-        return [
-            Sample(line["figure"], line["engine"], value, line["rows"], line["note"])
-            for line in lines
-            for value in line["samples"] or [None]
-        ]
+        return FIGURES[figure].times_better(mine, theirs)
 
     def json_lines(self, run: dict[str, Any]) -> Iterator[str]:
         """A JSON object for each figure of each engine; `run` says when and where and is part of each."""

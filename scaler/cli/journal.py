@@ -70,14 +70,14 @@ def _show(directory: str, as_json: bool) -> int:
 
 def _look_for_journal(directory: str) -> None:
     """Raise `JournalError` where there is none (an empty one would seem to be all right), or where a file is a pipe."""
-    from scaler.journal.directory import Directory, JournalError
+    from scaler.journal.directory import Directory, JournalError, no_file
 
     journal = Directory(directory)
     if not journal.is_there():
         raise JournalError(f"there is no journal in {directory}: name what a scheduler was given as --journal")
     for path in (journal.path / "history", *map(journal.segment, journal.segments())):
         if path.exists() and not path.is_file():
-            raise JournalError(f"{path} is no file: a journal consists of files that a scheduler has written")
+            raise no_file(path)
 
 
 #: kinds of records that begin with text

@@ -100,11 +100,12 @@ class SchedulerClusterCombo:
         if isinstance(address, int):
             raise TypeError(f"address must be like tcp://host:port, not {address!r}")
         if n_workers is not None:
-            if isinstance(n_workers, bool | str) or not hasattr(n_workers, "__index__"):
-                raise TypeError(f"n_workers must be an integer, not {n_workers!r}")
+            if isinstance(n_workers, bool | str) or not hasattr(n_workers, "__index__") or n_workers < 1:
+                raise ValueError(
+                    f"n_workers must be 1 or more, as an integer, not {n_workers!r}: "
+                    "a cluster without workers would run nothing"
+                )
             n_workers = n_workers.__index__()  # it may be one of numpy
-            if n_workers < 1:
-                raise ValueError(f"n_workers must be 1 or more, not {n_workers}: a cluster without would run nothing")
         of_scheduler: dict[str, Any] = {
             "event_loop": event_loop,
             "protected": protected,

@@ -71,6 +71,11 @@ def refusal(error: Exception) -> str:
     return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
 
 
+def no_file(path: Path) -> JournalError:
+    """What is to be said of a pipe, say, among the files of a journal."""
+    return JournalError(f"{path} is no file: a journal consists of files that a scheduler has written")
+
+
 class Directory:
     """A journal's directory. `lock` before anything is changed; reading needs no lock."""
 
@@ -351,7 +356,7 @@ def _mapped(path: Path) -> Iterator[memoryview]:
         with open(path, "rb", opener=_at_once) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise JournalError(f"{path} is no file: a journal consists of files that a scheduler has written")
+                raise no_file(path)
             is_empty = not status.st_size
             _read_ahead(file.fileno())
             mapped = None if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import re
 import socket
 import sys
 import time
@@ -120,16 +119,11 @@ def test_a_malformed_address(make, address):
         make(address)
 
 
-@pytest.mark.parametrize("n", [0, -1, numpy.int64(0)])
+@pytest.mark.parametrize("n", [0, -1, 1.5, True, "2", numpy.int64(0), numpy.float64(2)])
 def test_a_cluster_of_no_workers(n):
-    with pytest.raises(ValueError, match=f"n_workers must be 1 or more, not {n}: a cluster without"):
+    with pytest.raises(ValueError, match="n_workers must be 1 or more") as caught:
         SchedulerClusterCombo(n_workers=n)
-
-
-@pytest.mark.parametrize("n", [1.5, True, "2", numpy.float64(2)])
-def test_a_cluster_of_what_is_no_number_of_workers(n):
-    with pytest.raises(TypeError, match=re.escape(f"n_workers must be an integer, not {n!r}")):
-        SchedulerClusterCombo(n_workers=n)
+    assert f"as an integer, not {n!r}:" in str(caught.value)
 
 
 def test_a_cluster_of_as_many_workers_as_numpy_counted():

@@ -5,12 +5,13 @@ import random
 
 import pytest
 
-from bench.compare import Ratio, compared, pair_ratio, ratio_of
+from bench.compare import Ratio, compared, ratio_of
+from bench.figures import FIGURES
 
 
 def test_a_rate_is_better_if_it_is_more_and_a_time_if_it_is_less():
-    assert pair_ratio("submit", 100, 110) == pytest.approx(1.1)
-    assert pair_ratio("startup", 110, 100) == pytest.approx(1.1)
+    assert FIGURES["submit"].times_better(110, 100) == pytest.approx(1.1)
+    assert FIGURES["startup"].times_better(100, 110) == pytest.approx(1.1)
 
 
 @pytest.mark.parametrize("pairs", [5, 8, 9, 20])

@@ -102,7 +102,7 @@ def settle_lost_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, re
     if state.queues:
         _name_stranded(state, out)
     moves = reading.read_by_way_of(state, out, agent.number, read_tries)
-    return moves + withdrawing.answer_for(state, out, agent, list(agent.withdrawals))
+    return moves + withdrawing.answer_for(state, out, agent, agent.withdrawals)
 
 
 def _name_stranded(state: ClusterState, out: Outgoing) -> None:

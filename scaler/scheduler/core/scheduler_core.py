@@ -602,7 +602,7 @@ class SchedulerCore:
 
     def _answer_withdrawals(self, agent: AgentRecord, clients: Iterable[int]) -> None:
         if agent.withdrawals:
-            self._run(withdrawing.answer_for(self.state, self._out, agent, dict.fromkeys(clients)))
+            self._run(withdrawing.answer_for(self.state, self._out, agent, clients))
 
     def _object_gone(self, agent: AgentRecord, message: ObjectGone) -> list[Move]:
         return recomputing.lose_copies(self.state, agent.number, list(message), message.with_worker)
@@ -610,7 +610,7 @@ class SchedulerCore:
     def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> None:
         for moves in stored_objects.take_missing(self.state, self._out, agent, message):
             self._run(moves)
-        self._answer_withdrawals(agent, list(agent.withdrawals))
+        self._answer_withdrawals(agent, agent.withdrawals)
 
     def _object_response(self, agent: AgentRecord, message: ObjectResponse) -> None:
         tries = self._limits.retries_on_loss

@@ -171,7 +171,7 @@ def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message
         running.add(client.number, batch.id, lo, hi)
         out.send(client.number, running)
     _settle(agent, answered, are_claims=False)
-    return answer_for(state, out, agent, dict.fromkeys(message.clients))
+    return answer_for(state, out, agent, message.clients)
 
 
 def take_claim_response(
@@ -232,7 +232,7 @@ def answer_for(state: ClusterState, out: Outgoing, agent: AgentRecord, clients: 
 
     A claim is answered by the agent in any case, unless it is lost.
     """
-    return [move for number in clients for move in _answer_one(state, out, agent, number)]
+    return [move for number in dict.fromkeys(clients) for move in _answer_one(state, out, agent, number)]
 
 
 def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: int) -> list[Move]:
