@@ -370,7 +370,13 @@ class Scheduler(RuleBasedStateMachine):
     @rule(data=st.data(), granted=st.booleans())
     def answer_a_claim(self, data: st.DataObject, granted: bool) -> None:
         agents = self.fake.core.state.agents
-        asks = [(n, ask) for n, a in agents.items() for ask in a.withdrawals if ask.kind == "claim"]
+        asks = [
+            (n, ask)
+            for n, a in agents.items()
+            for asks_of in a.withdrawals.values()
+            for ask in asks_of
+            if ask.kind == "claim"
+        ]
         if asks:
             number, (_, batch, lo, hi) = data.draw(st.sampled_from(asks))
             rows = spans(Spans, batch.client, (batch.id, lo, hi))
