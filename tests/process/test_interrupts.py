@@ -347,15 +347,23 @@ def test_one_ctrl_c_ends_a_program_whose_coroutine_blocks(terminals, traces, tmp
     check_end(terminal, traces)
 
 
+#: what Python prints when it has lost an interrupt, as one that came in the callback that forgets a module's lock
+LOST_BY_PYTHON = "ignored in: <function _get_module_lock"
+
+
 def test_ctrl_c_while_a_cluster_starts_is_the_programs_alone(terminals, traces):
-    terminal = terminals.run(
-        """
-        import scaler
-        print("starts", flush=True); cluster = scaler.SchedulerClusterCombo(n_workers=2)  # here
-        """
-    )
-    terminal.says("starts\n")
-    terminal.press_ctrl_c()
+    for _ in range(3):
+        terminal = terminals.run(
+            """
+            import scaler
+            print("starts", flush=True); cluster = scaler.SchedulerClusterCombo(n_workers=2)  # here
+            """
+        )
+        terminal.says("starts\n")
+        terminal.press_ctrl_c()
+        terminal.ends(SOON)
+        if LOST_BY_PYTHON not in terminal.text:
+            break
     check_end(terminal, traces)
 
 

@@ -91,7 +91,8 @@ class Jobs:
 
 def script_of(text, number):
     path = Path(os.environ["FAKE_BATCH"]) / f"script-{number}"
-    path.write_text(text)
+    if not path.exists():  # the first job of an array may be just reading it
+        path.write_text(text)
     return ["/bin/sh", str(path)]
 
 
