@@ -25,7 +25,7 @@ from collections.abc import Callable
 from scaler.store.segments import is_shortage
 
 #: between two looks at a process: if a row has failed, and else, ns
-FAILED_NS, EVERY_NS = 250_000, 1_000_000
+FAILED_NS, EVERY_NS = 250_000, 5_000_000
 #: of the descriptors that the process may have, these may be in use
 MOST_IN_USE = 0.75
 #: bytes that it can still have
