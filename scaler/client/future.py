@@ -8,6 +8,10 @@ with its Condition held: `wait` and `as_completed` hold those of all their futur
 leave word at all of them, and must not be told of one that they have seen.
 
 A future is done, too, when its value lies in a store of the cluster. The thread that asks for the value loads it.
+
+A future has no `__dict__` until somebody asks for it: nothing here does, and Python has a place for each attribute, see
+`_have_places`. Else it makes one when it needs it, which takes longer than all else that is done with the future; and
+Python 3.11 may lose what another thread writes meanwhile, the state, say, or crash.
 """
 
 from __future__ import annotations
@@ -126,6 +130,8 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     _profiling: ProfilingInfo | None = None
     #: somebody waits, or wants to be called
     _watched = False
+    #: of `_LAZY`, what has been looked at
+    _made: frozenset[str] = frozenset()
     #: of a value in a store: keeps it there
     _stored: StoredValue | None = None
     #: the same until the value has been loaded
@@ -148,8 +154,13 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         if make is None:
             raise AttributeError(name)
         with _first_look.lock:
-            made = self.__dict__.setdefault(name, make(self))
-            self._watched = True
+            try:
+                made = super().__getattribute__(name)  # another thread was faster
+            except AttributeError:
+                made = make(self)
+                self._watched = True
+                self._made |= {name}  # first, so that whoever finds it is told
+                setattr(self, name, made)
         if name == "_condition" and self._state in (PENDING, RUNNING):
             self.owner.prepare_to_block(self)
         return made
@@ -283,8 +294,9 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
 
     def is_awaited(self, waiter: object = None) -> bool:
         """Some thread waits for it: in `result`, `exception`, or by another waiter of the standard library's."""
-        known = self.__dict__
-        return bool(known.get("_gates")) or any(other is not waiter for other in known.get("_waiters", ()))
+        if "_gates" in self._made and self._gates:
+            return True
+        return "_waiters" in self._made and any(other is not waiter for other in self._waiters)
 
     def cancel(self, force: bool = False) -> bool:
         """Take the task back; False if it runs or has ended. With `force` a running one is ended with its worker.
@@ -400,7 +412,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     @property
     def has_callbacks(self) -> bool:
         """Somebody may be called when it ends."""
-        return "_done_callbacks" in self.__dict__
+        return "_done_callbacks" in self._made
 
     def fail(self, error: BaseException) -> None:
         """The task ended with this."""
@@ -436,7 +448,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
 
     def end_watched(self) -> None:
         """It has its outcome: end, and tell those who wait."""
-        if "_condition" not in self.__dict__:
+        if "_condition" not in self._made:
             self._state = FINISHED
             self._open_gates()
             return
@@ -470,9 +482,25 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         self._invoke_callbacks()
 
     def _open_gates(self) -> None:
-        for gate in list(self.__dict__.get("_gates", ())):  # those that wake take theirs out meanwhile
+        if "_gates" not in self._made:
+            return
+        for gate in list(self._gates):  # those that wake take theirs out meanwhile
             with contextlib.suppress(RuntimeError):  # opened by another thread as well
                 gate.release()
+
+
+def _have_places() -> None:
+    """Let Python know what attributes futures have besides that with which they are made.
+
+    It keeps places for those that the first thirty were given, and for one more: the others would have a dict each.
+    """
+    future = Future(None)  # type: ignore[arg-type]
+    kept = [name for name, value in vars(Future).items() if not name.startswith("__") and not hasattr(value, "__get__")]
+    for name in (*kept, *_LAZY):
+        setattr(future, name, None)
+
+
+_have_places()
 
 
 def fulfil_all(futures: Iterable[Future], values: Iterable[Any]) -> None:

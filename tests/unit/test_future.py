@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 import json
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -46,6 +48,33 @@ def test_every_thread_that_waits_is_woken_however_fast_the_others_go() -> None:
     gates = [Gate(future._gates) for _ in range(3)]
     future.fulfil(1)
     assert [gate.locked() for gate in gates] == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda future: future.fulfil(1),
+        lambda future: future.fulfil_from(b"1", lambda _: [1]),
+        lambda future: future.fulfil_stored(Mock()),
+        lambda future: future.fail(ValueError()),
+        lambda future: future.mark_cancelled("with others"),
+    ],
+)
+def test_a_future_needs_no_dict_of_its_own(end: Callable[[Future], None]) -> None:
+    future = [Future(Mock()) for _ in range(40)][-1]  # from the first thirty Python learns what places futures need
+    future.id = 5
+    assert not future.has_callbacks
+    assert not future.is_awaited()
+    future.add_done_callback(lambda _: None)
+    future._gates.append(threading.Lock())
+    future._eager = True
+    future.profile(1, 2, 3)
+    future.mark_running()
+    end(future)
+    assert future.done()
+    assert dict not in map(type, gc.get_referents(future))
+    future.more, future.even_more = 1, 2  # for these it has no places
+    assert dict in map(type, gc.get_referents(future)) or sys.version_info >= (3, 13)
 
 
 def test_a_map_keeps_no_result_that_was_taken_though_another_thread_has_its_future() -> None:
@@ -356,7 +385,7 @@ def _fulfil_one_of(future: Future) -> None:
 def test_a_future_that_ends_while_it_is_looked_at_is_told_of_once(end: Callable[[Future], None]) -> None:
     future, last = Future(Mock()), Future(Mock())
     future._condition = Contended(lambda: end(future))
-    future._watched = True
+    future._made, future._watched = frozenset({"_condition"}), True
     ended = concurrent.futures.as_completed([future, last])
     assert next(ended) is future
     last.fulfil(2)
