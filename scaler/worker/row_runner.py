@@ -45,7 +45,7 @@ from scaler.worker_protocol.messages import (
 from scaler.worker_protocol.progress import REVOKED_CELL, ROW_CELL
 
 #: Results wait for company at most this long while further rows are there, ns.
-FLUSH_NS = 4_000_000
+FLUSH_NS = 6_000_000
 #: What rows of graphs were given is kept for others at most this long while there are none, ms.
 SHARED_MS = 1_000
 #: A worker that has had nothing to do for so long is in a pause, ms.
