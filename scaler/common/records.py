@@ -1,18 +1,22 @@
 """Dataclasses, at a quarter of what it costs to define one.
 
 Each dataclass has its methods compiled when its module is loaded, and a cluster has more than a hundred of them before
-its first task. These share one way to be compared and shown, and a constructor is compiled when the first one is made:
-most messages are of no use to most programs.
+its first task. These share one way to be compared and shown. A constructor is compiled for those of which many are made:
+that takes as long as `FEW` of them without, most messages are of no use to most programs, and of most states there is
+one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from inspect import Parameter, Signature
 from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
+
+#: of a class, that are made without a constructor of its own
+FEW = 32
 
 
 @dataclass_transform(eq_default=True, field_specifiers=(field,))
@@ -61,13 +65,47 @@ def _share(cls: type, made: type, **methods: object) -> None:
 
 
 def _first_of(made: type[Any], assign: str) -> Callable[..., None]:
-    """What constructs the first one."""
+    """What constructs the first ones; `assign` is how a field gets its value."""
+    left = FEW
+    put = object.__setattr__ if "set(" in assign else setattr
 
     def construct(self: object, *args: Any, **kwargs: Any) -> None:
-        made.__init__ = constructor = _constructor(made, assign)
-        constructor(self, *args, **kwargs)
+        nonlocal left
+        left -= 1
+        if left < 0 or not _is_filled(self, made, put, args, kwargs):
+            made.__init__ = constructor = _constructor(made, assign)
+            constructor(self, *args, **kwargs)  # which also says what is wrong with the arguments
 
     return construct
+
+
+def _is_filled(
+    self: object, made: type[Any], put: Callable[..., None], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> bool:
+    """Give an object its values, as its constructor would; False if these are no arguments of that."""
+    taken = named = 0
+    for each in fields(made):
+        name = each.name
+        if not each.init:
+            continue
+        if taken < len(args) and not each.kw_only:
+            value = args[taken]
+            taken += 1
+        elif name in kwargs:
+            value = kwargs[name]
+            named += 1
+        elif each.default_factory is not MISSING:
+            value = each.default_factory()
+        elif each.default is not MISSING:
+            value = each.default
+        else:
+            return False
+        put(self, name, value)
+    if taken < len(args) or named < len(kwargs):
+        return False
+    if hasattr(made, "__post_init__"):
+        self.__post_init__()  # type: ignore[attr-defined]
+    return True
 
 
 def _constructor(made: type[Any], assign: str) -> Callable[..., None]:

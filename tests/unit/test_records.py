@@ -6,11 +6,13 @@ import pickle
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import KW_ONLY, FrozenInstanceError, dataclass, field, fields, replace
+from typing import Any
 
 import pytest
 
-from scaler.common.records import entity, frozen, record
+from scaler.common.records import FEW, entity, frozen, record
 
 
 @record
@@ -89,6 +91,43 @@ def test_a_wrong_construction_says_so_as_that_of_a_dataclass_does(which: str) ->
     with pytest.raises(TypeError, match=r"Pair.__init__\(\) missing 1 required positional argument: 'right'"):
         Pair(1)  # type: ignore[call-arg]
     assert Pair(right=1, left=2) == Pair(2, 1)
+
+
+CALLS: list[tuple[tuple[object, ...], dict[str, object]]] = [
+    ((1,), {}), ((1, 2), {}), ((1, 2, [3]), {}), ((1,), {"items": [4]}), ((), {"second": 5, "first": 6}), ((1,), {"key": 7}),
+    ((), {}), ((), {"second": 1}), ((1, 2, [3], 4), {}), ((1,), {"first": 1}), ((1,), {"nowhere": 1}),
+    ((1, 2, [3], 4, 5), {"end": 3}), ((0,), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [record, entity, frozen])
+def test_those_made_without_a_constructor_are_as_all_others(kind: Callable[[type], Callable[..., Any]]) -> None:
+    def new() -> Any:
+        class Kind:
+            first: int
+            second: int = 2
+            items: list[int] = field(default_factory=list)
+            _: KW_ONLY
+            key: int = 3
+
+            def __post_init__(self) -> None:
+                if not self.first:
+                    raise ValueError("first")
+
+        return kind(Kind)
+
+    def outcome(made: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        try:
+            one = made(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+        return [getattr(one, each.name) for each in fields(one)]
+
+    many = new()
+    for _ in range(FEW + 1):
+        many(1)
+    assert many.__init__.__code__.co_varnames[:3] == ("self", "first", "second")
+    assert [outcome(new(), *call) for call in CALLS] == [outcome(many, *call) for call in CALLS]
 
 
 def test_each_class_has_a_constructor_of_its_own_whichever_is_made_first() -> None:
