@@ -1,9 +1,8 @@
 """Dataclasses, at a quarter of what it costs to define one.
 
 Each dataclass has its methods compiled when its module is loaded, and a cluster has more than a hundred of them before
-its first task. These share one way to be compared and shown. A constructor is compiled for those of which many are made:
-that takes as long as `FEW` of them without, most messages are of no use to most programs, and of most states there is
-one.
+its first task. These share one way to be compared and shown. A constructor is compiled where many are made: that takes
+as long as making `FEW` without, most messages are of no use to most programs, and of most states there is one.
 """
 
 from __future__ import annotations

@@ -94,8 +94,9 @@ def test_a_wrong_construction_says_so_as_that_of_a_dataclass_does(which: str) ->
 
 
 CALLS: list[tuple[tuple[object, ...], dict[str, object]]] = [
-    ((1,), {}), ((1, 2), {}), ((1, 2, [3]), {}), ((1,), {"items": [4]}), ((), {"second": 5, "first": 6}), ((1,), {"key": 7}),
-    ((), {}), ((), {"second": 1}), ((1, 2, [3], 4), {}), ((1,), {"first": 1}), ((1,), {"nowhere": 1}),
+    ((1,), {}), ((1, 2), {}), ((1, 2, [3]), {}), ((1,), {"items": [4]}), ((), {"second": 5, "first": 6}),
+    ((1,), {"key": 7}), ((), {}), ((), {"second": 1}),
+    ((1, 2, [3], 4), {}), ((1,), {"first": 1}), ((1,), {"nowhere": 1}),
     ((1, 2, [3], 4, 5), {"end": 3}), ((0,), {}),
 ]  # fmt: skip
 
