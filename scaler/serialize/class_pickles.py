@@ -11,12 +11,12 @@ A value with a function that travels by value has its classes in the same pickle
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import Any
 from weakref import WeakSet
 
 from cloudpickle import cloudpickle
 
+from scaler.common.digest import blake2b
 from scaler.serialize import class_states, class_versions
 from scaler.serialize.recent import Recent
 from scaler.serialize.watch import Binding, is_current, made_and_watched

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from hashlib import blake2b
 from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from scaler.common.digest import blake2b
 from scaler.serialize.recent import Recent
 from scaler.serialize.watch import Binding, is_current, made_and_watched
 

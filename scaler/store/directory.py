@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hmac
 import os
 import stat
 import time
 
+from scaler.common.digest import compare_digest
 from scaler.store.segments import FREE
 from scaler.transport.stream import forget_in_children
 
@@ -151,7 +151,7 @@ def is_same_host(path: str, token: str) -> bool:
             found = file.read(256)
     except (OSError, ValueError):
         return False
-    return bool(token) and hmac.compare_digest(found, token.encode("utf-8", "replace"))
+    return bool(token) and compare_digest(found, token.encode("utf-8", "replace"))
 
 
 def clean_up_dead(root: str | None = None, prefix: str = "scaler") -> int:

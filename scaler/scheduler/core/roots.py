@@ -11,8 +11,8 @@ can't tell a root that has left from one that is at the other one, which leads.
 """
 
 from collections.abc import Iterable
-from hashlib import blake2b
 
+from scaler.common.digest import blake2b
 from scaler.protocol.codes import NO_ROOT
 from scaler.protocol.messages import Spans, TaskCancel
 from scaler.scheduler.core import withdrawing
