@@ -47,12 +47,16 @@ def _is_of_file(handler: logging.Handler) -> bool:
         return False
 
 
-def settle_in(agent: socket.socket, options: WorkerOptions) -> None:
-    """Leave the agent's session, files and script behind."""
+def leave_session() -> None:
+    """Hear no signals that are the agent's: of its terminal, and of who ends its group."""
     os.setsid()
     signal.set_wakeup_fd(-1)
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
+
+
+def settle_in(agent: socket.socket, options: WorkerOptions) -> None:
+    """Leave the agent's files and script behind; its session is left. What workers share has been loaded."""
     os.closerange(3, agent.fileno())
     os.closerange(agent.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
     _leave_log()

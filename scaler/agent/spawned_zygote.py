@@ -16,7 +16,7 @@ import sys
 import tempfile
 from typing import NoReturn
 
-from scaler.agent.settling import WorkerOptions
+from scaler.agent.settling import WorkerOptions, leave_session
 from scaler.common import start_environment
 from scaler.common.interpreter import command
 
@@ -47,6 +47,7 @@ def spawn(size: int, options: WorkerOptions) -> tuple[subprocess.Popen[bytes], s
 
 def main(agent: int, shared: int, size: int) -> NoReturn:
     """Be the zygote, with the descriptors of these numbers; what workers are lent is read from the standard input."""
+    leave_session()
     from scaler.agent import zygote
 
     options = WorkerOptions(**json.load(sys.stdin))

@@ -19,12 +19,12 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from scaler.agent import zygote
 from scaler.agent.orders import COMMAND, FORK, KILL, REPORT, SOCKETS, STARTED
-from scaler.agent.settling import WorkerOptions
+from scaler.agent.settling import WorkerOptions, leave_session
 from scaler.common.process_limits import allow_descriptors, most_descriptors
 from scaler.errors import ScalerError
 from scaler.worker_protocol.encoding import read_by_agent
@@ -184,7 +184,12 @@ class Zygote:
         if pid == 0:
             try:
                 ours.close()
+                leave_session()
+                from scaler.agent import zygote  # here: what workers need is loaded while the agent begins
+
                 zygote.serve(its, page, options)
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         its.close()

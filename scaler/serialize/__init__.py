@@ -1,5 +1,18 @@
 """Turning functions, arguments, results and errors into bytes and back; the only package that pickles."""
 
-from scaler.serialize.serializer import Serializer
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scaler.serialize.serializer import Serializer
 
 __all__ = ["Serializer"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Serializer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from scaler.serialize.serializer import Serializer  # here, as schedulers ask for no more than versions
+
+    return Serializer
