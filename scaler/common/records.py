@@ -41,7 +41,7 @@ def record(cls: type[T]) -> type[T]:
 def entity(cls: type[T]) -> type[T]:
     """The same, but compared and shown as any object: two are never equal."""
     made = dataclass(slots=True, init=False, repr=False, eq=False)(cls)
-    _share(cls, made, __init__=_first_of(made, "self.{0} = {1}"))
+    _share(cls, made, __init__=_first_of(made, is_frozen=False))
     return made
 
 
@@ -50,7 +50,7 @@ def frozen(cls: type[T]) -> type[T]:
     """Make a dataclass of a class whose instances don't change, as `dataclass(frozen=True)` does."""
     made = dataclass(init=False, repr=False, eq=False)(cls)
     _share(
-        cls, made, __init__=_first_of(made, "set(self, {0!r}, {1})"), __signature__=_Parameters(), __repr__=_shown,
+        cls, made, __init__=_first_of(made, is_frozen=True), __signature__=_Parameters(), __repr__=_shown,
         __eq__=_is_equal, __hash__=_hash, __setattr__=_refuse, __delattr__=_refuse,
     )  # fmt: skip
     return made
@@ -63,16 +63,16 @@ def _share(cls: type, made: type, **methods: object) -> None:
             setattr(made, name, method)
 
 
-def _first_of(made: type[Any], assign: str) -> Callable[..., None]:
-    """What constructs the first ones; `assign` is how a field gets its value."""
+def _first_of(made: type[Any], is_frozen: bool) -> Callable[..., None]:
+    """What constructs the first ones."""
     left = FEW
-    put = object.__setattr__ if "set(" in assign else setattr
+    put = object.__setattr__ if is_frozen else setattr
 
     def construct(self: object, *args: Any, **kwargs: Any) -> None:
         nonlocal left
         left -= 1
         if left < 0 or not _is_filled(self, made, put, args, kwargs):
-            made.__init__ = constructor = _constructor(made, assign)
+            made.__init__ = constructor = _constructor(made, is_frozen)
             constructor(self, *args, **kwargs)  # which also says what is wrong with the arguments
 
     return construct
@@ -107,8 +107,9 @@ def _is_filled(
     return True
 
 
-def _constructor(made: type[Any], assign: str) -> Callable[..., None]:
-    """Compile what a dataclass has for `__init__`; `assign` is how a field gets its value."""
+def _constructor(made: type[Any], is_frozen: bool) -> Callable[..., None]:
+    """Compile what a dataclass has for `__init__`."""
+    assign = "set(self, {0!r}, {1})" if is_frozen else "self.{0} = {1}"
     known: dict[str, Any] = {"MISSING": MISSING, "set": object.__setattr__}
     parameters, keywords, lines = ["self"], ["*"], []
     for each in fields(made):
