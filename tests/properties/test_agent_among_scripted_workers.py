@@ -57,6 +57,8 @@ class Agent(RuleBasedStateMachine):
         self.fake = FakeAgent(2, ready=False)
         self.mirror = AgentMirror(self.fake.core.state)
         self.workers: dict[int, FakeWorker] = {}
+        #: the one whose end is just being told
+        self.ending: int | None = None
         self.next_batch = 10
         #: rows the scheduler gave and has not heard of
         self.given: set[Row] = set()
@@ -80,7 +82,10 @@ class Agent(RuleBasedStateMachine):
         elif isinstance(effect, ae.StartWorker):
             self.workers[effect.slot] = FakeWorker()
         elif isinstance(effect, ae.KillWorker):
-            self.workers[effect.slot].dying = True
+            if effect.slot in self.workers:
+                self.workers[effect.slot].dying = True
+            else:
+                assert effect.slot == self.ending, "it has ended, as the agent was told before"
         elif isinstance(effect, ae.ToWorker):
             message = read_by_worker(to_worker(effect.message))
             worker = self.workers.get(effect.slot)
@@ -286,11 +291,15 @@ class Agent(RuleBasedStateMachine):
             if hard or worker.dying or (worker.quits and not worker.dispatches)
         ]
         if slots:
-            slot = data.draw(st.sampled_from(slots))
-            worker = self.workers.pop(slot)
-            begun = (worker.dispatches[0][0], worker.dispatches[0][3]) if worker.dispatches else (0, -1)
-            said = [ae.FromWorker(slot, message) for message in worker.said]
-            self._handle(*said, ae.WorkerExited(slot, 1, 9, begun))
+            self._end(data.draw(st.sampled_from(slots)))
+
+    def _end(self, slot: int) -> None:
+        worker = self.workers.pop(slot)
+        begun = (worker.dispatches[0][0], worker.dispatches[0][3]) if worker.dispatches else (0, -1)
+        said = [ae.FromWorker(slot, message) for message in worker.said]
+        self.ending = slot  # the agent may end it for what it says last
+        self._handle(*said, ae.WorkerExited(slot, 1, 9, begun))
+        self.ending = None
 
     @rule(seconds=st.sampled_from([0.0001, 0.01, 3.0]))
     def time_goes_by(self, seconds: float) -> None:
@@ -313,10 +322,7 @@ class Agent(RuleBasedStateMachine):
                 if self.workers.get(slot) is not worker:
                     continue
                 if worker.dying or (worker.quits and not worker.dispatches and not worker.said):
-                    said = [ae.FromWorker(slot, message) for message in worker.said]
-                    begun = (worker.dispatches[0][0], worker.dispatches[0][3]) if worker.dispatches else (0, -1)
-                    del self.workers[slot]
-                    self._handle(*said, ae.WorkerExited(slot, 1, 9, begun))
+                    self._end(slot)
                     continue
                 if not worker.ready:
                     worker.ready = True
