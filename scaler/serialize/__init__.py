@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as in `scaler`
 
 if TYPE_CHECKING:
     from scaler.serialize.serializer import Serializer
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 __all__ = ["Serializer"]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "Serializer":
+def __getattr__(name: str) -> object:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from scaler.serialize.serializer import Serializer  # here, as schedulers ask for no more than versions
 

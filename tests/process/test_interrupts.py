@@ -364,6 +364,7 @@ def test_ctrl_c_while_a_cluster_starts_is_the_programs_alone(terminals, traces):
         terminal.ends(SOON)
         if LOST_BY_PYTHON not in terminal.text:
             break
+        terminals.close()
     check_end(terminal, traces)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
 import re
 import signal
@@ -87,15 +88,16 @@ class Terminals:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._opened: list[Terminal] = []
+        self._numbers = itertools.count()
 
     def run(self, text: str, *arguments: str) -> Terminal:
         """Run a script in a terminal of its own."""
-        script = self._directory / f"script_{len(self._opened)}.py"
+        script = self._directory / f"script_{next(self._numbers)}.py"
         script.write_text(textwrap.dedent(text))
         self._opened.append(Terminal(script, *arguments))
         return self._opened[-1]
 
     def close(self) -> None:
         """Close all of them."""
-        for terminal in self._opened:
-            terminal.close()
+        while self._opened:
+            self._opened.pop().close()
