@@ -1,5 +1,6 @@
 """Hosts by ssh, with a command `ssh` that runs what it is given on this machine."""
 
+import contextlib
 import json
 import os
 import signal
@@ -65,6 +66,18 @@ def far(tmp_path, monkeypatch, traces):
     return tmp_path
 
 
+@pytest.fixture
+def provider_with(far):
+    """Makes a provider, whose jobs end with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def made(*hosts, **options):
+            provider = make_provider("ssh", {"hosts": list(hosts), "python": sys.executable, **options})
+            return stack.enter_context(contextlib.closing(provider))
+
+        yield made
+
+
 def template(far, said="hello", request=1):
     environment = {"SCALER_KEY_FILE": str(far / "key"), "SAID": said}
     command = (str(far / "scaler_cluster"), "tcp://head:2345")
@@ -79,8 +92,8 @@ def is_gone(pid):
     return not Path(f"/proc/{pid}").exists()
 
 
-def test_agents_run_with_the_key_and_leave_nothing_behind(far):
-    provider = make_provider("ssh", {"hosts": ["alpha1", "alpha2", "beta"], "user": "me", "python": sys.executable})
+def test_agents_run_with_the_key_and_leave_nothing_behind(far, provider_with):
+    provider = provider_with("alpha1", "alpha2", "beta", user="me")
     assert provider.describe() == "OpenSSH_9.9, 3 hosts"
     ids = provider.submit(3, template(far))
     assert [name.partition("#")[0] for name in ids] == ["alpha1", "alpha2", "beta"]
@@ -111,10 +124,10 @@ def test_agents_run_with_the_key_and_leave_nothing_behind(far):
     assert list((far / "tmp").iterdir()) == []
 
 
-def test_agents_have_the_variables_at_once_that_they_would_begin_again_for(far, monkeypatch):
+def test_agents_have_the_variables_at_once_that_they_would_begin_again_for(far, provider_with, monkeypatch):
     for name in ("GLIBC_TUNABLES", "PYTHONHASHSEED"):
         monkeypatch.delenv(name, raising=False)
-    provider = make_provider("ssh", {"hosts": ["alpha1", "alpha2"], "python": sys.executable})
+    provider = provider_with("alpha1", "alpha2")
     provider.submit(1, template(far))
     (agent,) = until(lambda: up(far))
     assert start_environment.environment(agent["environ"]) == {}
@@ -122,7 +135,6 @@ def test_agents_have_the_variables_at_once_that_they_would_begin_again_for(far, 
     provider.submit(1, template(far, request=2))
     until(lambda: len(up(far)) == 2)
     assert up(far)[1]["environ"]["GLIBC_TUNABLES"] == "of=the.host"
-    provider.close()
 
 
 def test_agents_end_when_the_starting_program_is_killed(far, scripts):
@@ -146,12 +158,12 @@ def test_agents_end_when_the_starting_program_is_killed(far, scripts):
     until(lambda: list((far / "tmp").iterdir()) == [])
 
 
-def test_the_far_side_says_what_is_missing(far):
-    provider = make_provider("ssh", {"hosts": ["alpha1", "alpha2"], "python": "/no/python"})
+def test_the_far_side_says_what_is_missing(far, provider_with):
+    provider = provider_with("alpha1", "alpha2", python="/no/python")
     provider.submit(1, template(far))
     (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
     assert "/no/python" in job.reason
-    there = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable})
+    there = provider_with("alpha1")
     there.submit(1, HostTemplate("lab", 1, ("/no/scaler_nothing", "tcp://head:2345")))
     (job,) = until(lambda: [job for job in there.list("lab") if job.state is JobState.ENDED])
     assert job.reason.startswith("there is no scaler_nothing on ")
@@ -165,20 +177,21 @@ def test_the_far_side_says_what_is_missing(far):
         ("bites1", ssh.EATEN + " (SyntaxError: "),
     ],
 )
-def test_a_login_script_that_ends_or_reads_what_is_not_its_own_is_a_failure_with_its_reason(far, host, words):
-    provider = make_provider("ssh", {"hosts": [host], "python": sys.executable})
+def test_a_login_script_that_ends_or_reads_what_is_not_its_own_is_a_failure_with_its_reason(
+    far, provider_with, host, words
+):
+    provider = provider_with(host)
     provider.submit(1, template(far))
     (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
     assert job.reason.startswith(words)
     with pytest.raises(ProviderError, match=f"no host is free: 0 of 1 are in use, .* lately: {host}"):
         provider.submit(1, template(far, request=2))
-    provider.close()
 
 
-def test_a_host_whose_login_hangs_is_given_up_and_does_not_hold_up_others(far, monkeypatch):
+def test_a_host_whose_login_hangs_is_given_up_and_does_not_hold_up_others(far, provider_with, monkeypatch):
     monkeypatch.setattr(ssh, "START", 0.1)
     hosts = ["hung1", "alpha1"]
-    provider = make_provider("ssh", {"hosts": hosts, "connect_timeout": 1, "parallel": 1, "python": sys.executable})
+    provider = provider_with(*hosts, connect_timeout=1, parallel=1)
     provider.submit(2, template(far))
     (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
     assert job.host == "hung1"
@@ -192,26 +205,24 @@ def test_a_host_whose_login_hangs_is_given_up_and_does_not_hold_up_others(far, m
     provider.submit(1, template(far, request=2))
     until(lambda: not [job for job in provider.list("lab") if job.host == "hung1" and job.state is JobState.PENDING])
     monkeypatch.undo()  # the second failure in a row
-    rests = {host: ssh._again_at(*failed) - failed[0] for host, failed in provider._failed.items()}
+    rests = {host: ssh._again_at(0.0, times) for host, (_, times) in provider._failed.items()}
     assert rests == {"hung1": 60.0}
-    provider.close()
 
 
-def test_a_host_whose_login_hangs_is_let_go_as_soon_as_nobody_wants_it(far, monkeypatch):
+def test_a_host_whose_login_hangs_is_let_go_as_soon_as_nobody_wants_it(far, provider_with, monkeypatch):
     monkeypatch.setattr(ssh, "UNBEGUN", 0.1)
-    provider = make_provider("ssh", {"hosts": ["hung1"], "grace": 1000, "python": sys.executable})
+    provider = provider_with("hung1", grace=1000)
     for request in (1, 2):  # it has not failed, and is free again
         (name,) = provider.submit(1, template(far, request=request))
         until(lambda name=name: provider._jobs[name].process)
         provider.cancel([name])
         until(lambda: [job.state for job in provider.list("lab")] == [JobState.ENDED] * len(provider.list("lab")))
-    provider.close()
 
 
-def test_an_agent_whose_words_cannot_be_kept_is_ended(far, tmp_path):
+def test_an_agent_whose_words_cannot_be_kept_is_ended(far, provider_with, tmp_path):
     log = tmp_path / "logs" / "agents"
     log.parent.mkdir()
-    provider = make_provider("ssh", {"hosts": ["alpha1"], "log": str(log), "python": sys.executable})
+    provider = provider_with("alpha1", log=str(log))
     log.unlink()
     log.parent.rmdir()
     provider.submit(1, template(far))
@@ -221,24 +232,25 @@ def test_an_agent_whose_words_cannot_be_kept_is_ended(far, tmp_path):
     until(lambda: list((far / "tmp").iterdir()) == [])
 
 
-def test_a_host_that_no_thread_can_be_had_for_is_free_again(far, monkeypatch):
+def test_a_host_that_no_thread_can_be_had_for_is_free_again(far, provider_with, monkeypatch):
     def refusing(*arguments):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
         patch.setattr(ssh.threading, "Timer", refusing)
-        provider = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable, "grace": 0.1})
+        provider = provider_with("alpha1", grace=0.1)
         provider.submit(1, template(far))
         (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
     assert job.reason == "can't start new thread"
     monkeypatch.setattr(ssh, "REST", 0.0)
     assert provider.submit(1, template(far, request=2)) == ["alpha1#2"]
-    provider.close()
 
 
-def test_an_agent_that_ends_at_once_is_told_in_its_words_and_left_alone_for_longer_each_time(far, monkeypatch):
+def test_an_agent_that_ends_at_once_is_told_in_its_words_and_left_alone_for_longer_each_time(
+    far, provider_with, monkeypatch
+):
     (far / "scaler_cluster").write_text("#!/bin/sh\necho began\necho 'preload failed: no module x' >&2\nexit 1\n")
-    provider = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable})
+    provider = provider_with("alpha1")
     for request in (1, 2):
         with monkeypatch.context() as patch:
             patch.setattr(ssh, "REST", 0.0)
@@ -248,31 +260,28 @@ def test_an_agent_that_ends_at_once_is_told_in_its_words_and_left_alone_for_long
         assert provider._failed["alpha1"][1] == request
         with pytest.raises(ProviderError, match=r"no host is free: 0 of 1 are in use, .* lately: alpha1"):
             provider.submit(1, template(far, request=9))
-    provider.close()
 
 
-def test_an_agent_that_is_no_program_is_told_of(far):
+def test_an_agent_that_is_no_program_is_told_of(far, provider_with):
     (far / "scaler_cluster").write_text("no program\n")
-    provider = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable})
+    provider = provider_with("alpha1")
     provider.submit(1, template(far))
     (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
     assert job.reason.endswith("/scaler_cluster can't be run: Exec format error")
-    provider.close()
 
 
-def test_hosts_that_were_killed_there_are_cleaned_up_later(far):
+def test_hosts_that_were_killed_there_are_cleaned_up_later(far, provider_with):
     host = os.uname().nodename
     left = far / "tmp" / f"scaler-ssh-999999999-{host}-x"
     left.mkdir()
     others = [f"{os.getpid()}-{host}-y", f"999999999-{host}-2-y", "999999999-another-y"]  # such as share the directory
     for name in others:
         (far / "tmp" / f"scaler-ssh-{name}").mkdir()
-    provider = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable})
+    provider = provider_with("alpha1")
     provider.submit(1, template(far))
     until(lambda: up(far))
     assert not left.exists()
     assert all((far / "tmp" / f"scaler-ssh-{name}").exists() for name in others)
-    provider.close()
 
 
 @pytest.mark.parametrize(
