@@ -8,16 +8,19 @@ chunk of an object), for which memory would be taken anew each time otherwise. F
 so there are few arenas.
 
 What is freed in the middle of an arena stays there all the same: of results that wait to be read, and go in another
-order than they came, an agent kept 200 MB. So it gives that back when there is nothing to do for a moment.
+order than they came, an agent kept 200 MB. So it gives that back when there is nothing to do for a moment, and if there
+never is, now and then all the same: that takes a millisecond for each 4 MB or so that are there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import sys
 import threading
+from collections.abc import Callable
 
 #: objects made and not gone since the collector last looked at young ones, at which it does: tables let go of their own
 COLLECT_AFTER = 50_000
@@ -27,6 +30,8 @@ KEEP_BYTES = 5 << 20
 ARENAS = 2
 #: seconds without anything to do after which memory that is free is given back, and from one time to the next at least
 PAUSE, TRIM_SECONDS = 2.0, 30.0
+#: seconds after which it is given back though there was something to do all the time
+BUSY_SECONDS = 300.0
 
 #: as malloc.h has them
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -38,9 +43,15 @@ def keep_little_memory() -> bool:
     To be called when the process that workers are forked from is there, as it should not have this, and before there
     are threads, which have arenas of their own.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    mallopt = _of_libc("mallopt") if sys.platform == "linux" else None
     options = ((_M_TRIM_THRESHOLD, KEEP_BYTES), (_M_MMAP_THRESHOLD, KEEP_BYTES), (_M_ARENA_MAX, ARENAS))
     return mallopt is not None and all(mallopt(*option) for option in options)
+
+
+@functools.cache  # what a library and its functions are made of refers to itself
+def _of_libc(name: str) -> Callable[..., int] | None:
+    """A function of the C library; None if it has none of that name."""
+    return getattr(ctypes.CDLL(None), name, None)
 
 
 def collect_rarely() -> None:
@@ -55,16 +66,19 @@ class HeapTrim:
     def __init__(self) -> None:
         #: when to do so, seconds; None: nothing was done since
         self._due: float | None = None
-        self._last = -TRIM_SECONDS
+        #: when that was last; None: there never was anything to do
+        self._last: float | None = None
 
     def look(self, is_busy: bool, now: float) -> None:
         """Whether there is something to do. Does not block: a thread of its own takes the few ms that it takes."""
         if is_busy:
-            self._due = max(now + PAUSE, self._last + TRIM_SECONDS)
+            if self._last is None:
+                self._last = now - TRIM_SECONDS
+            self._due = min(max(now + PAUSE, self._last + TRIM_SECONDS), self._last + BUSY_SECONDS)
         if self._due is None or now < self._due:
             return
         self._due, self._last = None, now
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        trim = _of_libc("malloc_trim")
         if trim is not None:
             with contextlib.suppress(RuntimeError):  # there can be no more threads
                 threading.Thread(target=trim, args=(0,), name="scaler-heap", daemon=True).start()

@@ -130,8 +130,12 @@ class _Line(Generic[B]):
             for span in spans:
                 rows += span.hi - span.lo
                 del span.before, span.after  # else they would wait for the garbage collector
-        del self.end.before, self.end.after
+        self.let_go()
         return rows
+
+    def let_go(self) -> None:
+        """It is over, and has no spans: open the ring, or `end` would wait for the garbage collector, by itself."""
+        del self.end.before, self.end.after
 
     def __iter__(self) -> Iterator[tuple[B, int, int]]:
         span = self.end.after
@@ -162,7 +166,7 @@ class SpanQueue(Generic[B]):
     def _settle(self, client: int) -> None:
         """A client without rows has no turn."""
         if not self._clients[client].of:
-            del self._clients[client]
+            self._clients.pop(client).let_go()
             self._turns.remove(client)
 
     def copy(self) -> "SpanQueue[B]":
@@ -209,7 +213,7 @@ class SpanQueue(Generic[B]):
             line.remove(span)
         self.rows -= hi - lo
         if not line.of:
-            del self._clients[client]
+            self._clients.pop(client).let_go()
             turns.popleft()
         elif len(turns) > 1:
             turns.rotate(-1)
@@ -235,6 +239,11 @@ class SpanQueue(Generic[B]):
         if line is not None:
             self._turns.remove(client)
             self.rows -= line.clear()
+
+    def let_go(self) -> None:
+        """Forget all rows, of everybody."""
+        for client in [*self._clients]:
+            self.drop_client(client)
 
     def remove(self, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out the rows [lo, hi) of a batch; the parts that were here, ascending."""

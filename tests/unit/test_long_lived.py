@@ -58,3 +58,7 @@ def test_that_is_done_once_in_a_pause_and_not_often(monkeypatch: pytest.MonkeyPa
     for now in map(float, range(90, 130)):
         trim.look(False, now)
     assert begun == [103.0]
+    begun.clear()
+    for now in map(float, range(130, 900)):  # never a pause
+        trim.look(True, now)
+    assert begun == [403.0, 703.0]

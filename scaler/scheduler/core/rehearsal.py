@@ -25,17 +25,23 @@ _OF_LOAD = attrgetter(*[item.name for item in fields(Load)])
 
 def agent_for(state: ClusterState, batch: Batch, row: int) -> AgentRecord | None:
     """The agent that a queued row is given at the end of this step, if nothing else happens; None if it waits on."""
-    if next(iter(placement.share_out(_copied(state, state.agents))), None) is None:
+    tried = _copied(state, state.agents)
+    is_nothing_given = next(iter(placement.share_out(tried)), None) is None
+    _let_go(tried)
+    if is_nothing_given:
         return None
     tried = _copied(state, {number: _with_own_load(agent) for number, agent in state.agents.items()})
-    for queue, rows, agent in placement.share_out(tried):
-        given, lo, hi = queue.take(rows)
-        agent.load.outstanding += (hi - lo) * given.slots
-        if given.is_special:
-            transitions.count_special(agent.load, given, hi - lo)
-        if given is batch and lo <= row < hi:
-            return state.agents[agent.number]
-    return None
+    try:
+        for queue, rows, agent in placement.share_out(tried):
+            given, lo, hi = queue.take(rows)
+            agent.load.outstanding += (hi - lo) * given.slots
+            if given.is_special:
+                transitions.count_special(agent.load, given, hi - lo)
+            if given is batch and lo <= row < hi:
+                return state.agents[agent.number]
+        return None
+    finally:
+        _let_go(tried)
 
 
 def _with_own_load(agent: AgentRecord) -> AgentRecord:
@@ -68,3 +74,11 @@ def _copied_group(group: AgentGroup, agents: dict[int, AgentRecord], standing: S
         elif isinstance(value, dict):
             setattr(made, item.name, {agents[agent.number]: None for agent in value})
     return made
+
+
+def _let_go(copied: ClusterState) -> None:
+    """Take apart what refers to itself: it would wait for the garbage collector, and batches' arguments with it."""
+    copied.queues.let_go()
+    for group in copied.groups.values():
+        for one in (group, *group.wider.values()):
+            one.standing = Standing()

@@ -55,6 +55,12 @@ class ReadyQueues:
         made._aside = {key: dict(keys) for key, keys in self._aside.items()}
         return made
 
+    def let_go(self) -> None:
+        """These are not needed any more, and leave nothing to the garbage collector."""
+        for queues in (self._queues, self._unmet, *self._held.values()):
+            for queue in queues.values():
+                queue.let_go()
+
     def items(self) -> list[tuple[QueueKey, SpanQueue[Batch]]]:
         """Each queue with its class, highest priority first, empty ones too; then those that have no turn."""
         others = [*self._unmet.items()]
@@ -154,6 +160,7 @@ class ReadyQueues:
         for queue in self._held.pop(client, {}).values():
             for batch, lo, hi in queue:
                 self.append(batch, lo, hi)
+            queue.let_go()
 
     def leave_out(self, key: QueueKey) -> None:
         """No agent has what the rows of a class ask for: they have no turn until `bring_back`."""

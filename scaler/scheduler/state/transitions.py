@@ -211,6 +211,7 @@ def forget_client(state: ClusterState, client: ClientRecord) -> None:
     state.queues.drop_client(client.number)
     for batch in client.batches.values():
         _leave_agents(state, batch)
+        batch.waiters.clear()  # rows of a graph wait for rows of the same one
     client.batches.clear()
     client.batch_ids.clear()
     client.outstanding = 0
