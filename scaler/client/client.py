@@ -200,10 +200,15 @@ class Client:
         if not block:
             return futures
         try:
-            return {key: future.result() for key, future in futures.items()}
+            values = {}
+            for key in futures:
+                values[key] = futures[key].result()
+            return values
         except KeyboardInterrupt:
             self._parts.owner.abandon(futures.values())
             raise
+        finally:
+            del futures  # a task's error has this frame, and its future has the error
 
     def submit_graph(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> list[Future]:
         """Futures of these keys of a graph, in the keys' order. Does not block; raises like `get`."""

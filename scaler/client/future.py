@@ -178,7 +178,10 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         if self._state is FINISHED and self._exception is None:
             return self._result
         self._check_cancelled()
-        return super().result(0)
+        try:
+            return super().result(0)
+        finally:
+            del self  # the error has this frame: with the future, which has the error, it would wait for the collector
 
     def add_done_callback(self, fn: Callable[[Future], object]) -> None:
         """Have this called with the future once it has ended, or now if it has. Does not block; any thread may call it.
@@ -266,7 +269,11 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
                         raise
             return self.owner.copy(self._result, None)  # it came here before it was lost
         self._check_cancelled()
-        value = super().result(0)
+        try:
+            value = super().result(0)
+        except BaseException:
+            del self  # as in `result`
+            raise
         return self.owner.copy(value, self._body) if self._body is not None or self._is_given else value
 
     def value_or_self(self) -> Any:
@@ -360,6 +367,8 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             raise asyncio.CancelledError(*error.args) from None
         except StopIteration as error:  # `asyncio.wrap_future` would wait for ever
             raise RuntimeError("the task raised StopIteration, which a coroutine can't raise") from error
+        finally:
+            del self  # as in `result`
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -518,9 +527,12 @@ def take_result(future: Future, timeout: float | None = None) -> Any:
 
     The thread that fulfilled it may have the future in hand a moment longer than whoever waited for it.
     """
-    value = future.result(timeout)
-    future._result = None
-    return value
+    try:
+        value = future.result(timeout)
+        future._result = None
+        return value
+    finally:
+        del future  # as in `Future.result`
 
 
 #: what the original calls it

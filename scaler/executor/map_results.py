@@ -65,8 +65,10 @@ def _first_of(
     try:
         result = take_result(futures[0], None if deadline is None else max(0.0, deadline - time.monotonic()))
     except Exception as error:
-        if arguments and futures[0].done():  # else it is late
-            note_item(error, taken, item_of(arguments[0]))
+        if futures[0].done():  # else it is late
+            if arguments:
+                note_item(error, taken, item_of(arguments[0]))
+            futures.popleft()  # it has the error, which has this frame
         raise
     futures.popleft()
     if arguments:

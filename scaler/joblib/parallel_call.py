@@ -93,12 +93,12 @@ class ParallelCall:
                 del self._sent[ended]
         if following is not None:
             self._send(*following)
-        try:
-            if not isinstance(ended, Future):
-                raise ended
-            outcome.set_result(ended.result())
-        except BaseException as error:  # whatever the task raised
+        if not isinstance(ended, Future):
+            outcome.set_exception(ended)
+        elif (error := _error_of(ended)) is not None:
             outcome.set_exception(error)
+        else:
+            outcome.set_result(ended.result())
         if report is not None:
             report(outcome)
 
@@ -120,6 +120,17 @@ class ParallelCall:
     def close(self) -> None:
         """End the thread that reports; what it has to do is done first."""
         self._reports.close()
+
+
+def _error_of(ended: Future) -> BaseException | None:
+    """What a call ended with, if not with a result. It is raised only if it is a cancellation's, here and nowhere else.
+
+    An error has each frame that it passes: with one that knows the future it would wait for the garbage collector.
+    """
+    try:
+        return ended.exception()
+    except BaseException as error:
+        return error
 
 
 def taken_apart(batch: Callable[[], Any]) -> tuple[Calls | None, list[Any]]:

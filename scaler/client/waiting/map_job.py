@@ -160,7 +160,7 @@ class MapJob:
                     self._load(start, start + piece.size, deadline)
                 for row in range(start, start + piece.size) if self._errors else ():
                     if row in self._errors:
-                        raise _noted(self._errors[row], row, items)
+                        raise _noted(self._only_error(row), row, items)
         except KeyboardInterrupt:
             is_interrupted = True
             raise
@@ -189,7 +189,7 @@ class MapJob:
                     if row in self._stored:
                         self._load(row, row + 1, deadline)
                     if row in self._errors:
-                        raise _noted(self._errors[row], row, items)
+                        raise _noted(self._only_error(row), row, items)
                     if items:
                         items[row] = None
                     yield self._take(row)
@@ -217,9 +217,17 @@ class MapJob:
         pending = self._pending()
         if pending:
             self._driver.tell(ev.Cancel(pending, force))
+        else:
+            self._pieces = []  # they refer to this: the results would wait for the garbage collector
 
     def _pending(self) -> list[MapBlock | Future]:
         return [p for _, p in self._pieces if (not p.done() if isinstance(p, Future) else p.left)]
+
+    def _only_error(self, row: int) -> BaseException:
+        """The error that is raised, kept no longer: it has the frames that it passes, and those have this."""
+        error = self._errors[row]
+        self._errors.clear()
+        return error
 
     def _take(self, row: int) -> Any:
         """A value, which nobody else keeps."""

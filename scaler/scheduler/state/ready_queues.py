@@ -56,10 +56,9 @@ class ReadyQueues:
         return made
 
     def let_go(self) -> None:
-        """These are not needed any more, and leave nothing to the garbage collector."""
-        for queues in (self._queues, self._unmet, *self._held.values()):
-            for queue in queues.values():
-                queue.let_go()
+        """This copy is not needed any more, and leaves nothing to the garbage collector."""
+        for queue in (*self._queues.values(), *self._unmet.values()):
+            queue.let_go()
 
     def items(self) -> list[tuple[QueueKey, SpanQueue[Batch]]]:
         """Each queue with its class, highest priority first, empty ones too; then those that have no turn."""
