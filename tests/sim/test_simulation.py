@@ -89,6 +89,8 @@ FOUND = {
     "one that was stopped is asked for a job to which the other has added meanwhile": ("copied journal", 9_860_011),
     "one that starts again is cut off before it is told who counts, and goes on alone": ("copied journal", 11_100_611),
     "a client that was given up says again what it has cancelled": ("one by one", 27_500_276),
+    "rows that have ended at their client were waiting for what it says is lost": ("one by one", 1044),
+    "a row is claimed, and cancelled before its agent has granted that": ("durable and faults", 1031),
     # these two found a lock that a simulated process kept when it died
     "one is killed while it closes the journal that both have": ("shared journal", 7_001_524),
     "one is killed while it closes its journal": ("copied journal", 7_005_202),

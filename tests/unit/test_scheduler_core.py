@@ -1024,6 +1024,17 @@ def test_a_claim_gets_queued_rows_at_once_and_others_by_their_agent() -> None:
     assert fake.core.state.clients[client].outstanding == 1
 
 
+def test_an_agent_is_not_asked_any_more_for_what_it_gives_to_its_claimer() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 2))
+    fake.claim(client, (10, 0, 1))
+    fake.cancel(client, (10, 0, 1))
+    fake.say(agent, TaskClaimResponse(spans(Spans, client, (10, 0, 1)), Spans()))
+    assert fake.core.state.agents[agent].withdrawals == {}
+
+
 def test_a_claim_asked_of_an_agent_that_is_lost_is_granted_here() -> None:
     fake = FakeScheduler(1)
     (agent,) = fake.agents

@@ -325,6 +325,16 @@ def test_rows_that_are_held_back_end_at_once_and_are_told_of_together() -> None:
     assert cancels(one_by_one(session, tokens[30:31], FEW)) == [(0, 10, 30, 31)]  # it may have begun
 
 
+def test_rows_that_have_ended_here_are_cancelled_before_what_they_needed_is_said_to_be_lost() -> None:
+    session, tokens = held(40)
+    session.hear(ObjectRequest(u32([0]), u64([5])))
+    one_by_one(session, tokens[10:20], FEW + 1)
+    effects = session.do(ev.Announce(5, b"lost", failed=True))
+    assert [type(effect.message) for effect in effects] == [TaskCancel, ObjectAnnounce]
+    assert cancels(effects) == [(0, 10, 10, 20)]
+    assert [type(effect) for effect in one_by_one(session, tokens[20:21], FEW)] == [ev.Resolve]  # still held
+
+
 def test_a_row_that_was_not_held_back_is_asked_for() -> None:
     session = Session()
     tokens = session.submit(task(10, 20))

@@ -67,7 +67,7 @@ class Holding:
         self.due = math.inf
         for _, batch, lo, hi in wanted:
             self._named.update(range(batch + lo, batch + hi))
-        return [*self._told(), TaskHold(wanted.clients, wanted.batches, wanted.spans)]
+        return [*self.told(), TaskHold(wanted.clients, wanted.batches, wanted.spans)]
 
     def answer(self, held: TaskHold, now: float) -> None:
         """The scheduler has said which rows it holds back. Raises `ProtocolError` for what it was not asked."""
@@ -110,7 +110,7 @@ class Holding:
     def release(self) -> list[Message]:
         """Rows go on: what the scheduler is to be told."""
         self.enough = FEW if self._taken > FEW else min(2 * self.enough, MOST_FEW)
-        messages = [*self._told(), TaskHold()]
+        messages = [*self.told(), TaskHold()]
         self._late = self._asked
         self._stop()
         return messages
@@ -135,6 +135,7 @@ class Holding:
         self._held.clear()
         self._named.clear()
 
-    def _told(self) -> list[Message]:
+    def told(self) -> list[Message]:
+        """What the scheduler is to hear of rows that have ended here since it was last told."""
         ended, self._ended = self._ended, Spans()
         return [*TaskCancel(ended).parts()] if ended else []

@@ -168,7 +168,9 @@ class SessionCore:
                 return [RestoreObjects([event])]
             if self._is_silenced:
                 return []
-        return [Transmit(announce_message([event]))]
+        # what failed may be what rows needed that have ended here: they are cancelled, and did not fail with it
+        told = self.holding.told() if event.failed else []
+        return [*map(Transmit, told), Transmit(announce_message([event]))]
 
     def _restored(self, event: Restored) -> list[Effect]:
         if event.id not in self.objects.restoring:

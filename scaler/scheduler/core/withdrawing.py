@@ -200,7 +200,7 @@ def take_claim_response(
     _settle(agent, answered, are_claims=True)
     for client in {**granted, **refused}:
         out.send(client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans())))
-    return moves
+    return moves + answer_for(state, out, agent, [client.number for client in granted])  # it may have cancelled them
 
 
 def _settle(agent: AgentRecord, answered: Answered, are_claims: bool) -> None:
