@@ -66,7 +66,7 @@ format: $(READY) ## rewrite the code as `make check` wants it
 bench: $(READY) ## compare with other engines on this machine
 	$(BIN)/python -m bench
 
-sim: $(READY) ## run the simulator over many seeds (half an hour)
+sim: $(READY) ## run the simulator over many seeds (an hour)
 	$(BIN)/python -m pytest -n 2 -m heavy --timeout 1800 $(PYTEST_ARGS) tests/sim tests/properties tests/unit
 
 sim-long: $(READY) ## run the simulator over SEEDS= fresh seeds of all mixes, then HOURS= of 100 hosts
