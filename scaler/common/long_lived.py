@@ -66,15 +66,16 @@ class HeapTrim:
     def __init__(self) -> None:
         #: when to do so, seconds; None: nothing was done since
         self._due: float | None = None
-        #: when that was last; None: there never was anything to do
-        self._last: float | None = None
+        self._last = -TRIM_SECONDS
+        #: since when there has been something to do without a pause
+        self._since = 0.0
 
     def look(self, is_busy: bool, now: float) -> None:
         """Whether there is something to do. Does not block: a thread of its own takes the few ms that it takes."""
         if is_busy:
-            if self._last is None:
-                self._last = now - TRIM_SECONDS
-            self._due = min(max(now + PAUSE, self._last + TRIM_SECONDS), self._last + BUSY_SECONDS)
+            if self._due is None:
+                self._since = now
+            self._due = min(max(now + PAUSE, self._last + TRIM_SECONDS), self._since + BUSY_SECONDS)
         if self._due is None or now < self._due:
             return
         self._due, self._last = None, now

@@ -91,6 +91,7 @@ FOUND = {
     "a client that was given up says again what it has cancelled": ("one by one", 27_500_276),
     "rows that have ended at their client were waiting for what it says is lost": ("one by one", 1044),
     "a row is claimed, and cancelled before its agent has granted that": ("durable and faults", 1031),
+    "a store can't fetch from the only agent that it was told of, while another one has a copy": ("leaving", 7003),
     # these two found a lock that a simulated process kept when it died
     "one is killed while it closes the journal that both have": ("shared journal", 7_001_524),
     "one is killed while it closes its journal": ("copied journal", 7_005_202),

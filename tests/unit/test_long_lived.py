@@ -61,4 +61,8 @@ def test_that_is_done_once_in_a_pause_and_not_often(monkeypatch: pytest.MonkeyPa
     begun.clear()
     for now in map(float, range(130, 900)):  # never a pause
         trim.look(True, now)
-    assert begun == [403.0, 703.0]
+    assert begun == [430.0, 731.0]
+    begun.clear()
+    for now in map(float, range(900, 2100)):  # hours of rest before it do not make a moment's work a long one
+        trim.look(now == 2000.0, now)
+    assert begun == [901.0, 2002.0]

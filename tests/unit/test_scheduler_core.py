@@ -1163,6 +1163,16 @@ def test_a_silent_peer_is_given_up_after_its_timeout() -> None:
     assert agent not in fake.core.state.agents
 
 
+def test_a_silent_peer_is_given_up_however_often_somebody_joins() -> None:
+    """Each question of a client is a session of its own."""
+    fake = FakeScheduler(1, agent_timeout=10.0)
+    (agent,) = fake.agents
+    for _ in range(13):
+        fake.wait(1.0)
+        fake.lose(fake.client())
+    assert agent not in fake.core.state.agents
+
+
 def test_a_peer_of_whom_a_message_is_still_coming_is_not_given_up() -> None:
     fake = FakeScheduler(1, agent_timeout=10.0)
     (agent,) = fake.agents

@@ -247,6 +247,22 @@ def test_a_client_elsewhere_reads_by_way_of_the_store_beside_the_scheduler() -> 
     assert released(fake, store) == [10]
 
 
+def test_a_copy_of_which_a_store_was_not_told_is_fetched_next(two: Any) -> None:
+    fake, first, second, client = two
+    fake.core.state.clients[client].boot_id = "elsewhere"
+    fake.say(client, StoreRequest(standalone=True))
+    store = fake.store()
+    fake.say(client, task(10, 1))
+    fake.report(first, client, result(10, 0, 1, STORED))
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    (fetch,) = fake.heard(store, ObjectFetch)
+    assert fetch.holders.tolist() == [first]
+    fake.say(second, stored(second, 10, client=client))
+    fake.say(store, ObjectResponse(u32([client]), u64([10]), u8([1]), store, "the first one broke off"))
+    (fetch,) = fake.heard(store, ObjectFetch)
+    assert second in fetch.holders.tolist()
+
+
 def test_no_rows_are_given_to_the_store_beside_the_scheduler() -> None:
     fake = FakeScheduler()
     store, client = fake.store(), fake.client()

@@ -233,6 +233,7 @@ def drop_client(state: HostState, client: int) -> None:
 
 def drop_everything(state: HostState) -> None:
     """Forget all rows, before all objects are forgotten with their pins."""
+    state.ready.let_go()
     state.ready = ReadyRows()
     state.waiting = WaitingRows()
 

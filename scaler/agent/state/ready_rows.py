@@ -95,6 +95,11 @@ class RowQueue:
             self.rows -= before - self._queues[key].rows
             self._settle(key)
 
+    def let_go(self) -> None:
+        """This is not needed any more, and leaves nothing to the garbage collector."""
+        for queue in self._queues.values():
+            queue.let_go()
+
     def __iter__(self) -> Iterator[tuple[RowRange, int, int]]:
         for key in self._order:
             yield from self._queues[key]
@@ -172,7 +177,16 @@ class ReadyRows:
     def release(self, slot: int) -> list[tuple[RowRange, int, int]]:
         """Take all rows that are for the worker of this slot, in order."""
         queue = self.local.pop(slot, None)
-        return list(queue) if queue is not None else []
+        if queue is None:
+            return []
+        rows = list(queue)
+        queue.let_go()
+        return rows
+
+    def let_go(self) -> None:
+        """As of a RowQueue."""
+        for queue in (self.general, self.wide, *self.local.values()):
+            queue.let_go()
 
     def remove_rows(self, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out rows of a batch; the spans that were here."""

@@ -137,6 +137,7 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
     client.graphs.clear()
     client.values.clear()
     client.reads.under_way.clear()
+    client.reads.named.clear()
     client.reads.failures.clear()
 
 

@@ -19,6 +19,7 @@ def read(state: ClusterState, out: Outgoing, client: ClientRecord, value: int, t
     """A client wants to read an object; one that is lost is made again, at most so many times."""
     reads, values = client.reads, client.values
     reads.under_way.pop(value, None)
+    reads.named.pop(value, None)
     item = values.objects.get(value)
     if item is None or not item.is_stored:
         reason = (
@@ -47,7 +48,8 @@ def read(state: ClusterState, out: Outgoing, client: ClientRecord, value: int, t
         item.holders.add(target.number)
         out.meet(client, target)
     out.introduce(state, target, item.copies)
-    holders = u32(sorted(item.copies - {target.number}))
+    reads.named[value] = named = item.copies - {target.number}
+    holders = u32(sorted(named))
     fetch = ObjectFetch(u32([client.number]), u64([value]), u64([item.size]), u32([len(holders)]), holders)
     out.send(target.number, fetch)
     return []
@@ -89,6 +91,7 @@ def take_response(
     reads, item = client.reads, client.values.objects.get(value)
     if reads.under_way.get(value) != agent.number:
         return []
+    named = reads.named.pop(value, set())
     if item is None or not item.is_stored:
         return read(state, out, client, value, tries)
     if reason is None:
@@ -102,7 +105,7 @@ def take_response(
         _refuse(out, client, value, reason or "no store that has it could be reached")
         return []
     lifetimes.remove_copy(state, client, agent.number, value)
-    reachability.note_unreachable(state, agent, item.copies)
+    reachability.note_unreachable(state, agent, named & item.copies)
     if item.copies and not reachability.can_get(state, agent, item.copies):
         client.values.required_zones[value] = agent.number
         reads.under_way[value] = NOBODY_YET

@@ -194,7 +194,7 @@ class SchedulerCore:
                 limits, number = self._limits, event.number
                 moves = peers.join(state, self._out, number, event.hello, limits.retries_on_loss, limits.agent_timeout)
                 self._run(moves)
-                self._next_check = None  # it may have to be waited for
+                self._hasten_check()  # it may have to be waited for
             elif isinstance(event, Lost):
                 self._lost(event.number, event.reason)
             elif isinstance(event, Stirred):
@@ -457,13 +457,17 @@ class SchedulerCore:
             return
         if self._next_check is None:
             self._next_check = state.now + min(self._limits.client_timeout, self._limits.agent_timeout) / 4
-            deadline = state.returning.next_deadline
-            if deadline is not None:
-                self._next_check = min(self._next_check, max(deadline, state.now))
+            self._hasten_check()
         wake = min(self._next_check, watching.next_due(state)) if state.monitors else self._next_check
         if wake != self._wake:
             self._wake = wake
             self._out.effects.append(WakeAt(wake))
+
+    def _hasten_check(self) -> None:
+        """Look when somebody has been waited for long enough; never later than it was due, however many come."""
+        deadline = self.state.returning.next_deadline
+        if self._next_check is not None and deadline is not None:
+            self._next_check = min(self._next_check, max(deadline, self.state.now))
 
     def _check_liveness(self) -> None:
         assert self._next_check is not None
@@ -624,7 +628,7 @@ class SchedulerCore:
 
     def _inventory(self, agent: AgentRecord, message: Inventory) -> None:
         returning.take_inventory(self.state, self._out, agent, message, self._limits.client_timeout)
-        self._next_check = None  # its clients may have to be waited for
+        self._hasten_check()  # its clients may have to be waited for
 
     def _agent_leaves(self, agent: AgentRecord, message: DisconnectRequest) -> None:
         self._lost(agent.number, "it said goodbye")

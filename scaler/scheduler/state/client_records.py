@@ -82,6 +82,8 @@ class ClientReads:
 
     #: id of the object -> number of the agent that was asked to have it; 0: it is being made again, or looked for
     under_way: dict[int, int] = field(default_factory=dict)
+    #: id of an object under way -> the agents that were named to that one: it knows of no others
+    named: dict[int, set[int]] = field(default_factory=dict)
     #: id of the object -> how often that has failed
     failures: dict[int, int] = field(default_factory=dict)
     #: the client can't use the directory of any agent on its host: the standalone store has to do
