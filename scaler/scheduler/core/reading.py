@@ -48,7 +48,8 @@ def read(state: ClusterState, out: Outgoing, client: ClientRecord, value: int, t
         item.holders.add(target.number)
         out.meet(client, target)
     out.introduce(state, target, item.copies)
-    reads.named[value] = named = item.copies - {target.number}
+    named = set(item.copies) - {target.number}
+    reads.named[value] = named
     holders = u32(sorted(named))
     fetch = ObjectFetch(u32([client.number]), u64([value]), u64([item.size]), u32([len(holders)]), holders)
     out.send(target.number, fetch)
