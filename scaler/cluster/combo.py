@@ -19,7 +19,7 @@ import weakref
 
 from scaler import defaults
 from scaler.cluster.spawning import await_end, spawn
-from scaler.common import advance, at_exit, dashboards
+from scaler.common import advance, at_exit, dashboards, local_clusters
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
 from scaler.greenlets import refuse_patched
 
@@ -153,6 +153,8 @@ class SchedulerClusterCombo:
                     raise
                 begun = None  # it has ended meanwhile: a new one will do
         _running.add(self)
+        if address is None:
+            local_clusters.tell(self.address, self)
         if dashboard:
             try:
                 self._open_dashboard()
@@ -257,6 +259,19 @@ class SchedulerClusterCombo:
     def is_running(self) -> bool:
         """Whether its process is there: not after `shutdown`, nor if it was killed. Does not block."""
         return self._process.poll() is None
+
+    def how_it_ended(self) -> str | None:
+        """How its process ended, in words, as a part of a sentence; None if it runs. Does not block."""
+        if os.getpid() != self._owner:
+            return None
+        code = self._process.poll()
+        if code is None:
+            return None
+        if self._socket.fileno() < 0:
+            return "was shut down"
+        from scaler.common.exits import describe_code
+
+        return describe_code(code)
 
     def shutdown(self) -> None:
         """End scheduler and workers; blocks until they are gone, at most a few seconds. A second call does nothing."""

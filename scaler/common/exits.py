@@ -23,7 +23,11 @@ def describe_exit(status: int) -> str:
     >>> describe_exit(11), describe_exit(3 << 8)
     ('was killed by SIGSEGV', 'ended with exit code 3')
     """
-    code = os.waitstatus_to_exitcode(status)
+    return describe_code(os.waitstatus_to_exitcode(status))
+
+
+def describe_code(code: int) -> str:
+    """The same of an exit code, negative for a signal, as `subprocess` has it."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

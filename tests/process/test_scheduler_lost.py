@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 
 import pytest
@@ -112,17 +113,36 @@ def test_the_interpreter_ends_though_the_scheduler_is_gone(daemons, scripts):
 
 def test_a_local_cluster_that_is_killed_ends_its_futures_and_its_workers(start_cluster, connect):
     cluster = start_cluster(2)
-    client = connect(cluster, reconnect=0.5)
+    client = connect(cluster, reconnect=1000)
     assert client.submit(double, 1).result(20) == 2
     futures = [client.submit(time.sleep, 1000) for _ in range(10)]
     workers = workers_of(cluster.pid)
     assert len(workers) == 2
     os.kill(cluster.pid, signal.SIGKILL)
     for future in futures:
-        with pytest.raises(ConnectionFailed):
+        with pytest.raises(ConnectionFailed, match=f"the local cluster at {cluster.address} was killed by SIGKILL"):
             future.result(10)
     until(lambda: not any(alive(pid) for pid in workers), "the workers to end")
     cluster.shutdown()
+
+
+def test_a_local_cluster_that_is_shut_down_ends_its_futures_at_once(start_cluster, connect):
+    cluster = start_cluster(1)
+    future = connect(cluster, reconnect=1000).submit(time.sleep, 1000)
+    cluster.shutdown()
+    with pytest.raises(ConnectionFailed, match=f"the local cluster at {cluster.address} was shut down"):
+        future.result(10)
+
+
+def test_at_an_address_that_a_program_has_chosen_it_may_start_another_local_cluster(start_cluster, connect):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    cluster = start_cluster(1, address=address)
+    client = connect(cluster, reconnect=20)
+    os.kill(cluster.pid, signal.SIGKILL)
+    start_cluster(1, address=address)
+    assert client.submit(double, 1).result(20) == 2
 
 
 def test_a_scheduler_that_is_started_again_finds_its_agents_and_clients(daemons):

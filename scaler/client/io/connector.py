@@ -12,6 +12,7 @@ from functools import partial
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.line import Line
 from scaler.client.io.polling import ConnectionPoller
+from scaler.common import local_clusters
 from scaler.common.attempts import Attempts
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, SchedulerStandsBy
 from scaler.protocol.initiator import Established, Rejected
@@ -98,6 +99,9 @@ class Connector:
             try:
                 self.connect(attempts.deadline)
             except ConnectionFailed as error:
+                ended = local_clusters.end_of(self.address.url)
+                if ended is not None:
+                    raise ConnectionFailed(f"the local cluster at {self.address} {ended}") from error
                 if attempts.are_over(time.monotonic()):
                     if isinstance(error, HandshakeRefused):  # not at once: the one that is wanted may follow
                         raise
