@@ -7,11 +7,12 @@ Then come hours of large clusters (`long_runs.py`): mostly quiet, with a burst o
 an hour of processor time makes of them is printed for heartbeats at their default, and at every fifth second.
 
 A failure is printed with its mix, seed and story, and the rest goes on; the exit code is 1 then, and also if a move was
-not met.
+not met. Ctrl-C and SIGTERM end it early, with what there is to be said until then.
 """
 
 import argparse
 import gc
+import signal
 import sys
 import time
 from collections import Counter
@@ -31,6 +32,8 @@ from simulator.runs import Cluster, Failure, run  # noqa: E402
 
 #: the first seed that no other suite runs
 FRESH = 1_000_000
+#: what ends it early
+ENDING = (signal.SIGINT, signal.SIGTERM)
 #: hosts of long runs, and how long each is
 HOSTS, MINUTES = 100, 15
 #: seconds between two heartbeats in long runs: the default, and what lets more hours into one
@@ -117,6 +120,17 @@ class Report:
         )
 
 
+def _finish_what_runs() -> None:
+    """In the processes that run them: a run leaves files if it is broken off."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _end_early(number: int, _frame: object) -> None:
+    _finish_what_runs()
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -128,13 +142,19 @@ def main() -> int:
     parser.add_argument("--mix", choices=MIXES, action="append", help="these alone")
     options = parser.parse_args()
     mixed, large = Report(), {heartbeat: Report() for heartbeat in HEARTBEATS}
-    with ProcessPoolExecutor(2) as pool:
-        for one in pool.map(of_mix, jobs(options.mix or list(MIXES), options.first, options.seeds)):
-            mixed.take(one)
-        count = round(options.hours * 60 / MINUTES)
-        for heartbeat, report in large.items():
-            for one in pool.map(of_large, [(heartbeat, options.first + number) for number in range(count)]):
-                report.take(one)
+    with ProcessPoolExecutor(2, initializer=_finish_what_runs) as pool:
+        for number in ENDING:
+            signal.signal(number, _end_early)
+        try:
+            for one in pool.map(of_mix, jobs(options.mix or list(MIXES), options.first, options.seeds)):
+                mixed.take(one)
+            count = round(options.hours * 60 / MINUTES)
+            for heartbeat, report in large.items():
+                for one in pool.map(of_large, [(heartbeat, options.first + number) for number in range(count)]):
+                    report.take(one)
+        except KeyboardInterrupt:
+            print("ended early")
+            pool.shutdown(cancel_futures=True)
     print(f"mixes: {mixed}")
     for heartbeat, report in large.items():
         if report.spent:
