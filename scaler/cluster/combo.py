@@ -18,7 +18,7 @@ import threading
 import weakref
 
 from scaler import defaults
-from scaler.cluster.spawning import await_end, spawn
+from scaler.cluster.spawning import await_end, code_of_ended, spawn
 from scaler.common import advance, at_exit, dashboards, local_clusters
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
 from scaler.greenlets import refuse_patched
@@ -264,7 +264,9 @@ class SchedulerClusterCombo:
         """How its process ended, in words, as a part of a sentence; None if it runs. Does not block."""
         if os.getpid() != self._owner:
             return None
-        code = self._process.poll()
+        code = self._process.returncode
+        if code is None:
+            code = code_of_ended(self._process.pid)
         if code is None:
             return None
         if self._socket.fileno() < 0:

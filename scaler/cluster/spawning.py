@@ -49,6 +49,22 @@ def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def code_of_ended(pid: int) -> int | None:
+    """The exit code of a child that has ended, negative for a signal; whoever waits for it is told that as well.
+
+    None if it runs, or has been waited for, or where that can't be known so (macOS). Does not block.
+    """
+    if not hasattr(os, "waitid"):
+        return None
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    if ended is None:
+        return None
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+
 def await_end(process: Process, patience: float) -> None:
     """Block until a process that was told to end has done so; kill it after so many seconds.
 

@@ -129,7 +129,7 @@ def test_what_is_said_to_be_rare_is_in_the_tables() -> None:
 
 def test_explanations_of_queued_rows_are_met_by_what_happens_to_them() -> None:
     """Each is checked where it is made, in `simulator.explained`; here, that there is something to check."""
-    met = sum((run(seed, "everything").world.explained for seed in seeds(0, 3)), Counter())
+    met = sum((run(seed, "everything").world.explained for seed in seeds(0, 5)), Counter())
     assert {Reason.RUNNABLE, Reason.AGENTS_ARE_BUSY} <= met.keys()
 
 
