@@ -7,6 +7,8 @@ agents, some microseconds for each.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import fields
 from operator import attrgetter
@@ -25,13 +27,10 @@ _OF_LOAD = attrgetter(*[item.name for item in fields(Load)])
 
 def agent_for(state: ClusterState, batch: Batch, row: int) -> AgentRecord | None:
     """The agent that a queued row is given at the end of this step, if nothing else happens; None if it waits on."""
-    tried = _copied(state, state.agents)
-    is_nothing_given = next(iter(placement.share_out(tried)), None) is None
-    _let_go(tried)
-    if is_nothing_given:
-        return None
-    tried = _copied(state, {number: _with_own_load(agent) for number, agent in state.agents.items()})
-    try:
+    with _copies(state, state.agents) as tried:
+        if next(iter(placement.share_out(tried)), None) is None:
+            return None
+    with _copies(state, {number: _with_own_load(agent) for number, agent in state.agents.items()}) as tried:
         for queue, rows, agent in placement.share_out(tried):
             given, lo, hi = queue.take(rows)
             agent.load.outstanding += (hi - lo) * given.slots
@@ -39,9 +38,20 @@ def agent_for(state: ClusterState, batch: Batch, row: int) -> AgentRecord | None
                 transitions.count_special(agent.load, given, hi - lo)
             if given is batch and lo <= row < hi:
                 return state.agents[agent.number]
-        return None
+    return None
+
+
+@contextlib.contextmanager
+def _copies(state: ClusterState, agents: dict[int, AgentRecord]) -> Iterator[ClusterState]:
+    """`_copied`, taken apart at the end: it refers to itself, and would wait for the collector with what it holds."""
+    copied = _copied(state, agents)
+    try:
+        yield copied
     finally:
-        _let_go(tried)
+        copied.queues.let_go()
+        for group in copied.groups.values():
+            for one in (group, *group.wider.values()):
+                one.standing = Standing()
 
 
 def _with_own_load(agent: AgentRecord) -> AgentRecord:
@@ -74,11 +84,3 @@ def _copied_group(group: AgentGroup, agents: dict[int, AgentRecord], standing: S
         elif isinstance(value, dict):
             setattr(made, item.name, {agents[agent.number]: None for agent in value})
     return made
-
-
-def _let_go(copied: ClusterState) -> None:
-    """Take apart what refers to itself: it would wait for the garbage collector, and batches' arguments with it."""
-    copied.queues.let_go()
-    for group in copied.groups.values():
-        for one in (group, *group.wider.values()):
-            one.standing = Standing()
