@@ -2,9 +2,14 @@
 
 One measurement differs from the next by more than what is looked for, and a machine is slower for a minute now and
 then. So both states have their engines open at the same time and are asked for one sample each in turn, who is first is
-left to chance, and what counts is the ratio within such a pair: the median over all pairs, and an interval that
-holds the true one with a probability of at least 90 %, whatever the values are distributed like. If that interval
-allows for both more and less than the limit, it is said that this is not decided, and more pairs have to be measured.
+left to chance, and what counts is the ratio within such a pair.
+
+Engines differ as well, as long as they live: a data frame is shuffled a tenth faster by one than by the next of the
+very same state, by where its memory happens to lie. Any number of pairs of one opening repeats what that one is like.
+So both are opened anew several times. What an opening says is the median of its pairs; what is told is the median over
+all openings, and an interval that holds the true one with a probability of at least 90 %, whatever the values are
+distributed like. If that interval allows for both more and less than the limit, it is said that this is not decided,
+and more openings have to be measured.
 
 Each state is measured with the cases that it has itself, in a worktree of its own; figures that only one has are left
 out.
@@ -26,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,9 +49,9 @@ CONFIDENCE = 0.9
 ENDING = 30.0
 #: of what a case said that failed, at most
 LINES = 20
-#: a figure of an engine, and by it what each pair says
+#: a figure of an engine, and by it what the pairs of each opening say
 Key = tuple[str, str]
-Pairs = dict[Key, list[tuple[float, float]]]
+Pairs = Mapping[Key, Sequence[Sequence[tuple[float, float]]]]
 
 
 def _arguments() -> argparse.Namespace:
@@ -58,6 +63,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("before", help="a commit, or a folder with another state of this project")
     parser.add_argument("--after", default="HEAD", metavar="COMMIT", help="the same (default: HEAD)")
     parser.add_argument("--seconds", type=float, default=120.0, help="for each case (default: 120)")
+    parser.add_argument("--openings", type=int, default=8, metavar="N", help="of the engines, within that (default: 8)")
     parser.add_argument("--only", type=names_of(CASES), default=cases, metavar="NAME,...", help=", ".join(CASES))
     parser.add_argument("--engines", type=names_of(ENGINES), default=["scaler"], help="(default: scaler)")
     parser.add_argument("--worse", type=float, default=3.0, metavar="PERCENT", help="the limit (default: 3)")
@@ -68,10 +74,10 @@ def _arguments() -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times better a figure is than before, over some pairs: above 1 it is better."""
+    """How many times better a figure is than before, over some openings: above 1 it is better."""
 
     median: float
-    #: the interval; from 0 to infinity if there are too few pairs
+    #: the interval; from 0 to infinity if there are too few openings
     low: float
     high: float
 
@@ -88,15 +94,15 @@ class Ratio:
         return "WORSE" if self.high < 1 - limit else "not decided"
 
 
-def ratio_of(pairs: Sequence[float]) -> Ratio:
-    """The median of what pairs say, and its interval between two of them: it takes no distribution for granted.
+def ratio_of(said: Sequence[float]) -> Ratio:
+    """The median of what openings say, and its interval between two of them: it takes no distribution for granted.
 
     >>> ratio_of([1.0, 1.1, 0.9, 1.2, 0.8])
     Ratio(median=1.0, low=0.8, high=1.2)
     >>> ratio_of([1.0, 1.1])
     Ratio(median=1.05, low=0, high=inf)
     """
-    ordered, count = sorted(pairs), len(pairs)
+    ordered, count = sorted(said), len(said)
     below, inside = 0.0, -1  # the probability that at most so many values are below the true median
     for rank in range(count // 2):
         below += math.comb(count, rank) / 2**count
@@ -163,12 +169,13 @@ class _Side:
         self._said.close()
 
 
-def _pairs(before: Path, after: Path, case: str, engine: str, seconds: float) -> Iterator[tuple[Sample, Sample]]:
+def _pairs(
+    before: Path, after: Path, case: str, engine: str, seconds: float, chance: random.Random
+) -> Iterator[tuple[Sample, Sample]]:
     """Samples of the two states for so long. The first of each figure is left out: engines have just been opened."""
     end, warm = time.monotonic() + seconds, set()
     with contextlib.ExitStack() as stack:
         sides = [stack.enter_context(contextlib.closing(_Side(tree, case, engine))) for tree in (before, after)]
-        chance = random.Random(case)  # by turns a figure's third sample, say, might have the same side first each time
         while True:
             if chance.random() < 0.5:
                 old, new = sides[0].sample(), sides[1].sample()
@@ -188,47 +195,54 @@ def _pairs(before: Path, after: Path, case: str, engine: str, seconds: float) ->
                 return
 
 
-def compared(pairs: Mapping[Key, Sequence[tuple[float, float]]], limit: float) -> Iterator[list[str]]:
+def compared(pairs: Pairs, limit: float) -> Iterator[list[str]]:
     """Rows of a table, with what is worse by more than the limit, a fraction."""
-    yield ["Figure", "before", "now", "times better", "90 % between", "pairs", ""]
+    yield ["Figure", "before", "now", "times better", "90 % between", "openings", "pairs", ""]
     for figure in FIGURES:
         for engine in (engine for engine in ENGINES if pairs.get((figure, engine))):
-            both = pairs[figure, engine]
-            ratio, form = ratio_of([FIGURES[figure].times_better(b, a) for a, b in both]), FIGURES[figure].form
+            openings, form, times_better = pairs[figure, engine], FIGURES[figure].form, FIGURES[figure].times_better
+            ratio = ratio_of([statistics.median(times_better(b, a) for a, b in opening) for opening in openings])
+            both = [pair for opening in openings for pair in opening]
             yield [
                 FIGURES[figure].label.strip() + ("" if engine == "scaler" else f" ({TITLES[engine]})"),
                 *(form.format(statistics.median(side)) for side in zip(*both, strict=True)),
                 f"{ratio.median:.3f}",
                 f"{ratio.low:.3f} and {ratio.high:.3f}",
+                str(len(openings)),
                 str(len(both)),
                 ratio.verdict(limit),
             ]
 
 
-def _measure(before: Path, after: Path, options: argparse.Namespace) -> Iterable[tuple[Sample, Sample]]:
+def _measure(before: Path, after: Path, options: argparse.Namespace) -> Iterator[tuple[int, Sample, Sample]]:
+    """Number of the opening, and a pair."""
     for case in options.only:
+        chance = random.Random(case)  # by turns a figure's third sample, say, might have the same side first each time
         for engine in (engine for engine in options.engines if engine in CASES[case].engines):
             print(f"{case} on {engine}, {options.seconds:.0f} s", file=sys.stderr, flush=True)
-            yield from _pairs(before, after, case, engine, options.seconds)
+            for opening in range(options.openings):
+                seconds = options.seconds / options.openings
+                for old, new in _pairs(before, after, case, engine, seconds, chance):
+                    yield opening, old, new
 
 
 def main() -> int:
     """Returns 1 if a figure is worse by more than the limit."""
     options = _arguments()
     signal.signal(signal.SIGTERM, end_in_order)
-    pairs: Pairs = defaultdict(list)
+    pairs: dict[Key, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scaler-compare-")))
         before = stack.enter_context(_state(options.before, folder / "before"))
         after = stack.enter_context(_state(options.after, folder / "after"))
         file = stack.enter_context(options.json.open("a")) if options.json else None
-        for old, new in _measure(before, after, options):
+        for opening, old, new in _measure(before, after, options):
             if old.value and new.value:
-                pairs[old.figure, old.engine].append((old.value, new.value))
+                pairs[old.figure, old.engine][opening].append((old.value, new.value))
                 if file is not None:
-                    line = {"figure": old.figure, "engine": old.engine, "before": old.value, "now": new.value}
-                    print(json.dumps(line), file=file, flush=True)
-    rows = list(compared(pairs, options.worse / 100))
+                    line = {"figure": old.figure, "engine": old.engine, "opening": opening}
+                    print(json.dumps({**line, "before": old.value, "now": new.value}), file=file, flush=True)
+    rows = list(compared({key: [*by_opening.values()] for key, by_opening in pairs.items()}, options.worse / 100))
     print((as_markdown if options.markdown else as_text)(rows))
     return 1 if any(row[-1] == "WORSE" for row in rows) else 0
 

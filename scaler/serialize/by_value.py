@@ -61,9 +61,9 @@ def _ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
 def may_be_sentinel(obj: Any) -> bool:
     """Whether `reduced_sentinel` has to look at an object which Python pickles by itself: not if it has attributes."""
     kind: Any = type(obj)
-    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__getattribute__ is not object.__getattribute__:
+    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
         return False
-    return not getattr(obj, "__dict__", None)
+    return kind.__getattribute__ is object.__getattribute__ and not getattr(obj, "__dict__", None)
 
 
 def reduced_sentinel(obj: Any) -> Any:
@@ -75,9 +75,9 @@ def reduced_sentinel(obj: Any) -> Any:
     value, whose fields have it, was taken for one with defaults.
     """
     kind: Any = type(obj)
-    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__getstate__ is not object.__getstate__:
+    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
         return NotImplemented
-    if not is_importable(kind.__module__):
+    if kind.__getstate__ is not object.__getstate__ or not is_importable(kind.__module__):
         return NotImplemented
     try:
         make, *rest = object.__reduce_ex__(obj, 4)

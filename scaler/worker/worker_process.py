@@ -27,7 +27,7 @@ from functools import partial
 from typing import NoReturn, TextIO
 
 from scaler.common.later_modules import load_all
-from scaler.worker import context, fitness, leftovers, preloading
+from scaler.worker import context, fitness, heap, leftovers, preloading
 from scaler.worker.last_lines import LastLines
 from scaler.worker.output import OutputStream
 from scaler.worker.promised_modules import PromisedModules
@@ -80,7 +80,7 @@ def serve(
 
         runner.before_flush = flush_outputs
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
-        runner.in_pause = partial(load_all, LATER)
+        runner.in_pause = _rest
         if promised:
             runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke
         tell_tail = partial(_tell_tail, sender, last_lines)
@@ -95,6 +95,7 @@ def serve(
         if preloading.run(sender.send):
             sender.send(Ready(os.getpid()))
             runner.tidy_up = _tidier(sender)  # while the agent hears of it
+            heap.learn_all()
             runner.run(poll.poll)
             code = 0
             _end_as_a_usual_process()
@@ -116,6 +117,12 @@ def _tidier(sender: BlockingSender) -> Callable[[bool], None]:
         fit.attend(has_failed)
 
     return tidy_up
+
+
+def _rest() -> None:
+    """Use a pause: for what may be needed later, and for those who need memory now."""
+    load_all(LATER)
+    heap.give_back()
 
 
 def _make_room(runner: RowRunner, sender: BlockingSender, page: memoryview) -> None:

@@ -72,6 +72,58 @@ def test_an_agent_that_has_moved_objects_to_disk_keeps_no_memory_for_the_next(da
     until(lambda: process.memory_full_info().uss - before < 6 * MB, "its memory to be given back")
 
 
+def resident():
+    import re
+
+    return int(re.search(r"RssAnon:\s+(\d+) kB", open("/proc/self/status").read())[1]) * 1024
+
+
+def freeing(megabytes):
+    """What this worker has before and after a task has freed so many arrays."""
+    before = resident()
+    blocks = [b"x" * MB for _ in range(megabytes)]
+    del blocks
+    return before, resident(), os.getpid()
+
+
+def test_a_worker_keeps_what_a_task_has_freed_for_the_next_one_and_gives_it_back_in_a_pause(daemons):
+    daemons.start_scheduler()
+    daemons.start_agent(1)
+    client = daemons.client()
+    client.submit(abs, -1).result(patience(20))
+    before, after, pid = client.submit(freeing, 40).result(patience(20))
+    assert after - before > 30 * MB
+    process = psutil.Process(pid)
+    until(lambda: process.memory_full_info().uss < before + 10 * MB, "its memory to be given back")
+
+
+#: how many blocks of 8 MB have mappings of their own after one was freed
+_LEARNED = """
+import ctypes
+from scaler.worker import heap
+
+class Info(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks used free top"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = Info
+heap.learn_all()
+before = libc.mallinfo2().hblks
+block = bytes(8 << 20)
+print(libc.mallinfo2().hblks - before)
+"""
+
+
+@pytest.mark.parametrize(("tunables", "mapped"), [("", "0"), ("glibc.malloc.mmap_threshold=1000000", "1")])
+def test_a_worker_begins_with_what_glibc_learns_at_most_unless_the_user_has_told_it(tunables, mapped):
+    environ = {**os.environ, "GLIBC_TUNABLES": tunables}
+    ran = subprocess.run([sys.executable, "-c", _LEARNED], capture_output=True, text=True, timeout=60, env=environ)
+    if "mallinfo2" in ran.stderr:
+        pytest.skip("needs glibc 2.33")
+    assert ran.stdout.strip() == mapped, ran.stderr
+
+
 def passing(value):
     return len(made(value)), os.getpid()
 

@@ -19,7 +19,7 @@ import pytest
 
 import scaler
 from scaler.errors import SerializationError
-from scaler.serialize import Serializer, outofband, payload
+from scaler.serialize import Serializer, importable, outofband, payload
 from scaler.serialize.importable import is_importable
 
 ROOT = str(pathlib.Path(scaler.__file__).parents[1])
@@ -494,6 +494,16 @@ def test_another_module_of_the_same_name_as_one_on_the_path_travels_by_value(tmp
     monkeypatch.setitem(sys.modules, "twin_module", module)
     spec.loader.exec_module(module)
     assert elsewhere(payload.dumps(module.f), "value()") == "loaded"
+
+
+def test_a_data_frame_has_the_disk_asked_once_for_the_modules_that_it_needs(monkeypatch):
+    pandas = pytest.importorskip("pandas")  # its functions are Cython's, of a type whose module nobody finds
+    frame = pandas.DataFrame({"key": [1, 2], "value": [0.5, 1.5]})
+    payload.dumps(frame)
+    asked = []
+    monkeypatch.setattr(importable, "_can_be_found", lambda name, module: asked.append(name))
+    payload.dumps(frame)
+    assert not asked
 
 
 def test_the_users_wish_that_a_package_travels_by_value_is_heard():
