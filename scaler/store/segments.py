@@ -60,8 +60,11 @@ class Draft:
 
     __slots__ = ("_directory", "_name", "_path", "fd", "is_reserved", "size")
 
-    def __init__(self, directory: str, key: Key, size: int) -> None:
-        """Reserve `size` bytes, in a warm segment if there is one. Raises `StoreFull`, OSError."""
+    def __init__(self, directory: str, key: Key, size: int, reserve: bool = True) -> None:
+        """Reserve `size` bytes, in a warm segment if there is one. Raises `StoreFull`, OSError.
+
+        Without `reserve` a file that is not worth keeping is left empty: whoever writes it at once sees a lack as well.
+        """
         self._directory = directory
         self._name = file_name(key)
         self._path = os.path.join(directory, f".{self._name}.{os.getpid()}.{next(_numbers)}")
@@ -76,7 +79,8 @@ class Draft:
         self.fd = fd
         try:
             os.fchmod(fd, 0o600)
-            self.is_reserved = _has(fd, size) or _reserve(fd, size)
+            if reserve or size >= MIN_RECYCLED:
+                self.is_reserved = _has(fd, size) or _reserve(fd, size)
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -133,7 +137,7 @@ def write(
     `fill` writes the parts into the draft in its own way. Raises `StoreFull`, OSError; then nothing is left of it.
     """
     parts, size = parts_of(key, inband, buffers)
-    with Draft(directory, key, size) as draft:
+    with Draft(directory, key, size, fill is not None) as draft:
         if fill is None:
             write_all(draft.fd, parts)
         else:

@@ -190,12 +190,12 @@ def test_a_full_store_is_said_and_nothing_is_left(store: str, monkeypatch: pytes
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
-    for function in ("posix_fallocate", "pwritev"):
+    for function, size in (("posix_fallocate", 2 * MIB), ("pwritev", 1000)):
         with monkeypatch.context() as patch:
             patch.setattr(os, function, full)
             with pytest.raises(StoreFull) as caught:
-                write(store, KEY, b"x" * 1000)
-        assert caught.value.wanted == size_of(1000, [])
+                write(store, KEY, b"x" * size)
+        assert caught.value.wanted == size_of(size, [])
         assert caught.value.free > 0
         assert caught.value.path == store
         assert objects_of(store) == []
@@ -211,12 +211,13 @@ def test_a_full_memory_is_said_with_what_to_do_in_one_line() -> None:
     assert str(StoreFull("/tmp/scaler-0-1-ab", 1000, 5)) == "/tmp/scaler-0-1-ab has no room for 1,000 bytes: 5 are free"
 
 
-def test_a_file_over_the_process_limit_is_a_full_store(store: str) -> None:
+@pytest.mark.parametrize("limit", [MIB, MIB // 16])
+def test_a_file_over_the_process_limit_is_a_full_store(store: str, limit: int) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
-        with pytest.raises(StoreFull, match=r"no file of more than 1,048,576 \(`ulimit -f`\)") as caught:
-            write(store, KEY, b"x" * 2 * MIB)
+        with pytest.raises(StoreFull, match=rf"no file of more than {limit:,} \(`ulimit -f`\)") as caught:
+            write(store, KEY, b"x" * 2 * limit)
         assert pickle.loads(pickle.dumps(caught.value)).reason == caught.value.reason
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
