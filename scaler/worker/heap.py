@@ -5,7 +5,7 @@ array, page by page, each filled with zeros first: a sixth of the time of a join
 is freed that had a mapping of its own, later ones of that size come from the heap, and twice as much is kept at its
 end. So each worker learned something else, from the largest array that its tasks happened to free, and some were a
 tenth faster than others for ever. Now all begin with what glibc learns at most: blocks of up to 32 MB, of which 64 MB
-are kept. What is free goes back in a pause.
+are kept; where memory is short no more than a worker may keep of values. What is free goes back in a pause.
 
 Who has set thresholds, by GLIBC_TUNABLES or mallopt, has told glibc not to learn: they stay. So it is in other C
 libraries.
@@ -21,10 +21,13 @@ from scaler.common.long_lived import trim_heap
 LARGEST = (32 << 20) - (64 << 10)
 
 
-def learn_all() -> None:
-    """Keep as much as glibc ever does. Costs 20 us: nothing of the block is touched but its beginning."""
+def learn(keep: int) -> None:
+    """Keep up to so many bytes that are free, 64 MB at most, as if tasks had freed a block of half of that.
+
+    Costs 20 us: nothing of the block is touched but its beginning.
+    """
     with contextlib.suppress(MemoryError):  # there is a limit to this process's address space
-        bytes(LARGEST)
+        bytes(max(0, min(LARGEST, keep // 2)))
 
 
 def give_back() -> None:

@@ -95,7 +95,7 @@ def serve(
         if preloading.run(sender.send):
             sender.send(Ready(os.getpid()))
             runner.tidy_up = _tidier(sender)  # while the agent hears of it
-            heap.learn_all()
+            heap.learn(keep=context.live_limit())
             runner.run(poll.poll)
             code = 0
             _end_as_a_usual_process()

@@ -99,7 +99,7 @@ def test_a_worker_keeps_what_a_task_has_freed_for_the_next_one_and_gives_it_back
 
 #: how many blocks of 8 MB have mappings of their own after one was freed
 _LEARNED = """
-import ctypes
+import ctypes, sys
 from scaler.worker import heap
 
 class Info(ctypes.Structure):
@@ -108,17 +108,21 @@ class Info(ctypes.Structure):
 
 libc = ctypes.CDLL(None)
 libc.mallinfo2.restype = Info
-heap.learn_all()
+heap.learn(int(sys.argv[1]))
 before = libc.mallinfo2().hblks
 block = bytes(8 << 20)
 print(libc.mallinfo2().hblks - before)
 """
 
 
-@pytest.mark.parametrize(("tunables", "mapped"), [("", "0"), ("glibc.malloc.mmap_threshold=1000000", "1")])
-def test_a_worker_begins_with_what_glibc_learns_at_most_unless_the_user_has_told_it(tunables, mapped):
+@pytest.mark.parametrize(
+    ("tunables", "keep", "mapped"),
+    [("", 100 * MB, "0"), ("", 10 * MB, "1"), ("glibc.malloc.mmap_threshold=1000000", 100 * MB, "1")],
+)
+def test_a_worker_begins_with_what_glibc_learns_unless_memory_is_short_or_the_user_has_told_it(tunables, keep, mapped):
+    command = [sys.executable, "-c", _LEARNED, str(keep)]
     environ = {**os.environ, "GLIBC_TUNABLES": tunables}
-    ran = subprocess.run([sys.executable, "-c", _LEARNED], capture_output=True, text=True, timeout=60, env=environ)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ)
     if "mallinfo2" in ran.stderr:
         pytest.skip("needs glibc 2.33")
     assert ran.stdout.strip() == mapped, ran.stderr
