@@ -6,10 +6,10 @@ left to chance, and what counts is the ratio within such a pair.
 
 Engines differ as well, as long as they live: a data frame is shuffled a tenth faster by one than by the next of the
 very same state, by where its memory happens to lie. Any number of pairs of one opening repeats what that one is like.
-So both are opened anew several times. What an opening says is the median of its pairs; what is told is the median over
-all openings, and an interval that holds the true one with a probability of at least 90 %, whatever the values are
-distributed like. If that interval allows for both more and less than the limit, it is said that this is not decided,
-and more openings have to be measured.
+So each opening is for a few samples of each figure, the first of which is left out, and says their pairs' median. What
+is told is the median over all openings, and an interval that holds the true one with a probability of at least 90 %,
+whatever the values are distributed like. If that interval allows for both more and less than the limit, it is said that
+this is not decided, and more openings have to be measured.
 
 Each state is measured with the cases that it has itself, in a worktree of its own; figures that only one has are left
 out.
@@ -45,6 +45,8 @@ from bench.runner import ROOT
 
 #: what an interval holds the true median with, at least
 CONFIDENCE = 0.9
+#: of the engines, at least: fewer decide nothing
+OPENINGS = 5
 #: seconds that an engine may take to end
 ENDING = 30.0
 #: of what a case said that failed, at most
@@ -62,8 +64,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("before", help="a commit, or a folder with another state of this project")
     parser.add_argument("--after", default="HEAD", metavar="COMMIT", help="the same (default: HEAD)")
-    parser.add_argument("--seconds", type=float, default=120.0, help="for each case (default: 120)")
-    parser.add_argument("--openings", type=int, default=8, metavar="N", help="of the engines, within that (default: 8)")
+    parser.add_argument(
+        "--seconds", type=float, default=120.0, help="for each case (default: 120), or longer for few openings"
+    )
     parser.add_argument("--only", type=names_of(CASES), default=cases, metavar="NAME,...", help=", ".join(CASES))
     parser.add_argument("--engines", type=names_of(ENGINES), default=["scaler"], help="(default: scaler)")
     parser.add_argument("--worse", type=float, default=3.0, metavar="PERCENT", help="the limit (default: 3)")
@@ -146,7 +149,7 @@ class _Side:
         )
 
     def sample(self) -> Sample | None:
-        """What it measures next; None if it has failed."""
+        """What it measures next; None if that was all, or it has failed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -154,6 +157,12 @@ class _Side:
             self._process.stdin.flush()
         line = self._process.stdout.readline()
         return Sample(**json.loads(line)) if line else None
+
+    def has_failed(self) -> bool:
+        """Whether it ended in another way than by having no more samples; to be asked when there are none."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(ENDING)
+        return self._process.returncode != 0
 
     def last_lines(self) -> str:
         """What it said last."""
@@ -169,11 +178,9 @@ class _Side:
         self._said.close()
 
 
-def _pairs(
-    before: Path, after: Path, case: str, engine: str, seconds: float, chance: random.Random
-) -> Iterator[tuple[Sample, Sample]]:
-    """Samples of the two states for so long. The first of each figure is left out: engines have just been opened."""
-    end, warm = time.monotonic() + seconds, set()
+def _pairs(before: Path, after: Path, case: str, engine: str, chance: random.Random) -> Iterator[tuple[Sample, Sample]]:
+    """Samples of an opening of the two states. The first of each figure is left out: engines have just been opened."""
+    warm = set()
     with contextlib.ExitStack() as stack:
         sides = [stack.enter_context(contextlib.closing(_Side(tree, case, engine))) for tree in (before, after)]
         while True:
@@ -182,8 +189,9 @@ def _pairs(
             else:
                 new, old = sides[1].sample(), sides[0].sample()
             if old is None or new is None:
-                when, side = ("before", sides[0]) if old is None else ("now", sides[1])
-                print(f"{case} failed {when}:\n{side.last_lines()}", file=sys.stderr)
+                for when, side in zip(("before", "now"), sides, strict=True):
+                    if side.has_failed():
+                        print(f"{case} failed {when}:\n{side.last_lines()}", file=sys.stderr)
                 return
             if old.figure != new.figure:
                 print(f"{case}: the two states have other figures, {old.figure} and {new.figure}", file=sys.stderr)
@@ -191,8 +199,6 @@ def _pairs(
             if old.figure in warm:
                 yield old, new
             warm.add(old.figure)
-            if time.monotonic() > end:
-                return
 
 
 def compared(pairs: Pairs, limit: float) -> Iterator[list[str]]:
@@ -220,10 +226,11 @@ def _measure(before: Path, after: Path, options: argparse.Namespace) -> Iterator
         chance = random.Random(case)  # by turns a figure's third sample, say, might have the same side first each time
         for engine in (engine for engine in options.engines if engine in CASES[case].engines):
             print(f"{case} on {engine}, {options.seconds:.0f} s", file=sys.stderr, flush=True)
-            for opening in range(options.openings):
-                seconds = options.seconds / options.openings
-                for old, new in _pairs(before, after, case, engine, seconds, chance):
+            end, opening = time.monotonic() + options.seconds, 0
+            while opening < OPENINGS or time.monotonic() < end:
+                for old, new in _pairs(before, after, case, engine, chance):
                     yield opening, old, new
+                opening += 1
 
 
 def main() -> int:

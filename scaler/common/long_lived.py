@@ -54,13 +54,6 @@ def _of_libc(name: str) -> Callable[..., int] | None:
     return getattr(ctypes.CDLL(None), name, None)
 
 
-def trim_heap() -> None:
-    """Give back to the kernel what is free in the heap; nothing where malloc can't, as without glibc."""
-    trim = _of_libc("malloc_trim")
-    if trim is not None:
-        trim(0)
-
-
 def collect_rarely() -> None:
     """Let the collector pass over all that is there, and look rarely. To be called when all is loaded."""
     gc.freeze()
@@ -86,5 +79,7 @@ class HeapTrim:
         if self._due is None or now < self._due:
             return
         self._due, self._last = None, now
-        with contextlib.suppress(RuntimeError):  # there can be no more threads
-            threading.Thread(target=trim_heap, name="scaler-heap", daemon=True).start()
+        trim = _of_libc("malloc_trim")
+        if trim is not None:
+            with contextlib.suppress(RuntimeError):  # there can be no more threads
+                threading.Thread(target=trim, args=(0,), name="scaler-heap", daemon=True).start()

@@ -104,13 +104,13 @@ class Draft:
         try:
             if with_magic:
                 os.pwrite(self.fd, MAGIC, 0)
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
+            fd, self.fd = self.fd, -1
+            os.close(fd)  # ends the lock; file systems of a network say only now that there was no room
             os.rename(self._path, os.path.join(self._directory, self._name))
         except BaseException:
             self.discard()
+            _unlink(self._path)
             raise
-        os.close(self.fd)
-        self.fd = -1
 
     def discard(self) -> None:
         """Remove what was written; can be repeated, and does nothing after `commit`."""

@@ -99,10 +99,8 @@ class RowRunner:
         self._root = 0
         #: called when the first assignment is done
         self.after_first: Callable[[], None] = lambda: None
-        #: called in each pause
-        self.in_pause: Callable[[], None] = lambda: None
-        #: nothing has run since it was called
-        self._has_paused = False
+        #: called in the first pause; None when it was
+        self.in_pause: Callable[[], None] | None = None
 
     def await_surroundings(self, wait: Callable[..., object]) -> None:
         """Wait for what the agent says before anything else. Raises EOFError."""
@@ -236,10 +234,10 @@ class RowRunner:
             try:
                 if not self._inputs.shares or not wait(SHARED_MS):
                     self._inputs.settle()
-                    if self._has_paused or not wait(PAUSE_MS):
-                        if not self._has_paused:
-                            self._has_paused = True
-                            self.in_pause()
+                    if self.in_pause is None or not wait(PAUSE_MS):
+                        in_pause, self.in_pause = self.in_pause, None
+                        if in_pause is not None:
+                            in_pause()
                         wait()
             except BaseException:  # by a signal handler of the user's
                 traceback.print_exc()
@@ -313,7 +311,7 @@ class RowRunner:
                 self._run_assignment(assignment, True)
             return
         ledger, failed, self._root = self._ledger, False, assignment.run.root
-        self._is_untidy, self._has_paused = True, False
+        self._is_untidy = True
         if assignment.rows and not self._inputs.knows(assignment.run):
             self.flush()  # importing the function's modules may take long
         ledger.open(assignment)

@@ -80,7 +80,7 @@ def serve(
 
         runner.before_flush = flush_outputs
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
-        runner.in_pause = _rest
+        runner.in_pause = partial(load_all, LATER)
         if promised:
             runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke
         tell_tail = partial(_tell_tail, sender, last_lines)
@@ -95,7 +95,7 @@ def serve(
         if preloading.run(sender.send):
             sender.send(Ready(os.getpid()))
             runner.tidy_up = _tidier(sender)  # while the agent hears of it
-            heap.learn(keep=context.live_limit())
+            heap.learn(context.live_limit())
             runner.run(poll.poll)
             code = 0
             _end_as_a_usual_process()
@@ -117,12 +117,6 @@ def _tidier(sender: BlockingSender) -> Callable[[bool], None]:
         fit.attend(has_failed)
 
     return tidy_up
-
-
-def _rest() -> None:
-    """Use a pause: for what may be needed later, and for those who need memory now."""
-    load_all(LATER)
-    heap.give_back()
 
 
 def _make_room(runner: RowRunner, sender: BlockingSender, page: memoryview) -> None:

@@ -201,6 +201,24 @@ def test_a_full_store_is_said_and_nothing_is_left(store: str, monkeypatch: pytes
         assert objects_of(store) == []
 
 
+def test_room_that_turns_out_to_lack_when_a_file_is_closed_leaves_nothing(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = os.close
+
+    def full(fd: int) -> None:
+        close(fd)
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", full)
+        with pytest.raises(StoreFull):
+            write(store, KEY, b"x" * 1000)
+    assert objects_of(store) == []
+    write(store, KEY, b"x" * 1000)
+    assert len(objects_of(store)) == 1
+
+
 def test_a_full_memory_is_said_with_what_to_do_in_one_line() -> None:
     full = StoreFull("/dev/shm/scaler-0-1-ab", 1000, 5)
     for words in (str(full), full.reason):
