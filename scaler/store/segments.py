@@ -70,14 +70,15 @@ class Draft:
         self._path = os.path.join(directory, f".{self._name}.{os.getpid()}.{next(_numbers)}")
         #: bytes of the file
         self.size = size
-        fd = _claim(directory, size, self._path) if size >= MIN_RECYCLED else None
         #: the file system has set all bytes aside
         self.is_reserved = False
-        if fd is None:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         #: open for reading and writing
-        self.fd = fd
+        self.fd = -1
         try:
+            fd = _claim(directory, size, self._path) if size >= MIN_RECYCLED else None
+            if fd is None:
+                fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            self.fd = fd
             os.fchmod(fd, 0o600)
             if reserve or size >= MIN_RECYCLED:
                 self.is_reserved = _has(fd, size) or _reserve(fd, size)

@@ -190,7 +190,7 @@ def test_a_full_store_is_said_and_nothing_is_left(store: str, monkeypatch: pytes
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
-    for function, size in (("posix_fallocate", 2 * MIB), ("pwritev", 1000)):
+    for function, size in (("posix_fallocate", 2 * MIB), ("pwritev", 1000), ("open", 1000)):
         with monkeypatch.context() as patch:
             patch.setattr(os, function, full)
             with pytest.raises(StoreFull) as caught:
