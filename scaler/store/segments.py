@@ -105,8 +105,9 @@ class Draft:
         try:
             if with_magic:
                 os.pwrite(self.fd, MAGIC, 0)
+            fcntl.flock(self.fd, fcntl.LOCK_UN)  # who maps warm segments has the open file as well
             fd, self.fd = self.fd, -1
-            os.close(fd)  # ends the lock; file systems of a network say only now that there was no room
+            os.close(fd)  # file systems of a network say only now that there was no room
             os.rename(self._path, os.path.join(self._directory, self._name))
         except BaseException:
             self.discard()

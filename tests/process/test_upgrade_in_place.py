@@ -5,8 +5,9 @@ import shutil
 import time
 from pathlib import Path
 
+import psutil
 import pytest
-from support.programs import ROOT, Daemons, environment
+from support.programs import ROOT, Daemons, Program, environment
 from support.waiting import until
 
 from scaler.agent.later import LATER as OF_AGENTS
@@ -28,9 +29,11 @@ def _was_loaded(site: Path, module: str) -> bool:
     return any((path.parent / "__pycache__").glob(f"{path.name}.*.pyc"))
 
 
-def _await_loaded(site: Path, names: tuple[str, ...]) -> None:
+def _await_loaded(site: Path, names: tuple[str, ...], program: Program) -> None:
     ours = [name for name in names if name.startswith("scaler.")]
     until(lambda: all(_was_loaded(site, name) for name in ours), "all that may be needed later")
+    process = psutil.Process(program.process.pid)
+    until(lambda: process.status() == psutil.STATUS_SLEEPING, "the last of it")  # it was compiled, and may still run
 
 
 def _exchange(site: Path) -> None:
@@ -56,8 +59,9 @@ def test_scheduler_and_agent_outlive_an_upgrade_in_place(tmp_path: Path, daemons
     scheduler.says("listens at")
     agent = daemons.run("scaler_cluster", "cluster", "-n", "1", "--drain-grace", "0", daemons.address, env=agents_env)
     agent.says(r"Worker\[0\] started")
-    for site, names in zip(sites, [(*OF_SCHEDULERS, *OF_PAIRS), (*OF_AGENTS, *OF_DAEMONS)], strict=True):
-        _await_loaded(site, names)
+    later = (*OF_SCHEDULERS, *OF_PAIRS), (*OF_AGENTS, *OF_DAEMONS)
+    for site, names, program in zip(sites, later, (scheduler, agent), strict=True):
+        _await_loaded(site, names, program)
         _exchange(site)
     client = daemons.client()
     assert client.submit(pow, 2, 3).result(timeout=30) == 8
@@ -83,8 +87,8 @@ def test_who_was_connected_by_a_local_socket_connects_by_tcp_after_an_upgrade_in
     scheduler.says("listens at")
     agent = daemons.run("scaler_cluster", "cluster", "-n", "1", daemons.address, env=agents_env)
     agent.says(r"Worker\[0\] started")
-    for site in sites:
-        _await_loaded(site, OF_DAEMONS)
+    for site, program in zip(sites, (scheduler, agent), strict=True):
+        _await_loaded(site, OF_DAEMONS, program)
         _exchange(site)
     scheduler.stop()
     agent.says("is lost")

@@ -2,7 +2,8 @@
 
 Hosts are network namespaces (root on Linux; without them it says why and ends). At the end every call has to have ended
 with the right value, and memory, descriptors, threads and files are to be as in the beginning: their slopes are in the
-report, which is printed and written as JSON to `.soak/`.
+report, which is printed and written as JSON to `.soak/`. Ctrl-C and SIGTERM end it early, with the same report; a
+second one at once.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,18 +141,19 @@ class Looks:
         return self._growth.found()
 
 
-def soak(site: Site, seconds: float) -> dict[str, Any]:
-    """Faults for so long, then peace until all has ended; the report."""
+def soak(site: Site, seconds: float, early: list[int]) -> dict[str, Any]:
+    """Faults for so long, or until `early` has something, then peace until all has ended; the report."""
     warm = min(max(WARM * seconds, WARM_LEAST), WARM_MOST)
     faults, looks, begun = Faults(site), Looks(site, warm), time.monotonic()
     seen: list[tuple[float, dict[str, float]]] = []
-    while (now := time.monotonic() - begun) < seconds:
+    while (now := time.monotonic() - begun) < seconds and not (seen and early):
         time.sleep(max(0.0, EVERY - (time.monotonic() - begun - now)) if seen else EVERY)
         seen.append((time.monotonic() - begun, looks.look()))
         faults.one(mild=now > (1 - LASTING) * seconds)
         agents, clients = site.revive()
         faults.counts["agents that ended"] += agents
         faults.counts["clients that ended"] += clients
+    lasted = time.monotonic() - begun
     site.stop_file.touch()
     endings = []
     for client in site.clients:
@@ -165,15 +168,17 @@ def soak(site: Site, seconds: float) -> dict[str, Any]:
     files = site.files()
     site.scheduler.stop()
     return {
-        "minutes": seconds / 60, "faults": dict(faults.counts), "clients": told(site.directory), "endings": endings,
+        "minutes": lasted / 60, "faults": dict(faults.counts), "clients": told(site.directory), "endings": endings,
         "first": seen[0][1], "last": last, "growth per hour": looks.growth(), "files at the end": files,
         "told": faults.told, "looks": seen,
     }  # fmt: skip
 
 
-def _end(number: int, _frame: object) -> None:
-    """Somebody ends the soak: its processes end with it."""
-    sys.exit(128 + number)
+def _end(early: list[int], number: int, _frame: object) -> None:
+    """Somebody ends the soak: the first time with a report of what there was until then, the second time at once."""
+    if early:
+        sys.exit(128 + number)
+    early.append(number)
 
 
 def main() -> int:
@@ -187,12 +192,13 @@ def main() -> int:
         print(f"no soak: {reason}")
         return 0
     os.environ[MARK] = f"{os.getpid()}"
+    early: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end)
+        signal.signal(number, partial(_end, early))
     with tempfile.TemporaryDirectory(prefix="soak-") as directory:
         site = Site(Path(directory), options.seed)
         try:
-            report = soak(site, options.hours * 3600)
+            report = soak(site, options.hours * 3600, early)
         finally:
             site.close()
             kept = Path(".soak")

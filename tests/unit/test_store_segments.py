@@ -219,6 +219,16 @@ def test_room_that_turns_out_to_lack_when_a_file_is_closed_leaves_nothing(
     assert len(objects_of(store)) == 1
 
 
+def test_an_object_can_be_read_though_others_have_its_draft_open(store: str) -> None:
+    with seg.Draft(store, KEY, size_of(3, [])) as draft:
+        parts, _ = seg.parts_of(KEY, b"abc", ())
+        seg.write_all(draft.fd, parts)
+        other = os.dup(draft.fd)  # as who maps warm segments
+        draft.commit()
+    assert open_object(store, KEY).inband == b"abc"
+    os.close(other)
+
+
 def test_a_full_memory_is_said_with_what_to_do_in_one_line() -> None:
     full = StoreFull("/dev/shm/scaler-0-1-ab", 1000, 5)
     for words in (str(full), full.reason):
