@@ -132,6 +132,10 @@ def _state(name: str, folder: Path) -> Iterator[Path]:
         subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=False)
 
 
+class _Incomparable(Exception):
+    """A case has failed, or has other figures in the two states."""
+
+
 class _Side:
     """A case of one state, in a process of its own that has its engine open."""
 
@@ -179,7 +183,10 @@ class _Side:
 
 
 def _pairs(before: Path, after: Path, case: str, engine: str, chance: random.Random) -> Iterator[tuple[Sample, Sample]]:
-    """Samples of an opening of the two states. The first of each figure is left out: engines have just been opened."""
+    """Samples of an opening of the two states. The first of each figure is left out: engines have just been opened.
+
+    Raises `_Incomparable`.
+    """
     warm = set()
     with contextlib.ExitStack() as stack:
         sides = [stack.enter_context(contextlib.closing(_Side(tree, case, engine))) for tree in (before, after)]
@@ -189,13 +196,12 @@ def _pairs(before: Path, after: Path, case: str, engine: str, chance: random.Ran
             else:
                 new, old = sides[1].sample(), sides[0].sample()
             if old is None or new is None:
-                for when, side in zip(("before", "now"), sides, strict=True):
-                    if side.has_failed():
-                        print(f"{case} failed {when}:\n{side.last_lines()}", file=sys.stderr)
+                for when, side, sample in zip(("before", "now"), sides, (old, new), strict=True):
+                    if sample is None and side.has_failed():
+                        raise _Incomparable(f"{case} failed {when}:\n{side.last_lines()}")
                 return
             if old.figure != new.figure:
-                print(f"{case}: the two states have other figures, {old.figure} and {new.figure}", file=sys.stderr)
-                return
+                raise _Incomparable(f"{case}: the two states have other figures, {old.figure} and {new.figure}")
             if old.figure in warm:
                 yield old, new
             warm.add(old.figure)
@@ -227,10 +233,13 @@ def _measure(before: Path, after: Path, options: argparse.Namespace) -> Iterator
         for engine in (engine for engine in options.engines if engine in CASES[case].engines):
             print(f"{case} on {engine}, {options.seconds:.0f} s", file=sys.stderr, flush=True)
             end, opening = time.monotonic() + options.seconds, 0
-            while opening < OPENINGS or time.monotonic() < end:
-                for old, new in _pairs(before, after, case, engine, chance):
-                    yield opening, old, new
-                opening += 1
+            try:
+                while opening < OPENINGS or time.monotonic() < end:
+                    for old, new in _pairs(before, after, case, engine, chance):
+                        yield opening, old, new
+                    opening += 1
+            except _Incomparable as why:
+                print(why, file=sys.stderr)
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from scaler.serialize.importable import is_importable
+from scaler.serialize.named_objects import may_be_a_name
 
 #: how `numpy.frompyfunc` ends the names of what it makes
 _MADE_OF_PYTHON = " (vectorized)"
@@ -61,7 +62,7 @@ def _ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
 def may_be_sentinel(obj: Any) -> bool:
     """Whether `reduced_sentinel` has to look at an object which Python pickles by itself: not if it has attributes."""
     kind: Any = type(obj)
-    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
+    if may_be_a_name(kind):
         return False
     return kind.__getattribute__ is object.__getattribute__ and not getattr(obj, "__dict__", None)
 
@@ -75,12 +76,11 @@ def reduced_sentinel(obj: Any) -> Any:
     value, whose fields have it, was taken for one with defaults.
     """
     kind: Any = type(obj)
-    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
-        return NotImplemented
-    if kind.__getstate__ is not object.__getstate__ or not is_importable(kind.__module__):
+    if may_be_a_name(kind) or kind.__getstate__ is not object.__getstate__ or not is_importable(kind.__module__):
         return NotImplemented
     try:
-        make, *rest = object.__reduce_ex__(obj, 4)
+        reduced: Any = object.__reduce_ex__(obj, 4)
+        make, *rest = reduced
     except Exception:  # it can't be pickled
         return NotImplemented
     if make is not copyreg.__newobj__ or rest != [(kind,), None, None, None]:  # type: ignore[attr-defined]

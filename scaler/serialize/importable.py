@@ -12,7 +12,6 @@ import os
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 import cloudpickle
 
@@ -20,16 +19,15 @@ import cloudpickle
 _found: dict[str, ModuleType] = {}
 
 
-def is_importable(name: Any) -> bool:
+def is_importable(name: object) -> bool:
     """Say whether what a module of this name defines may travel by reference.
 
     That is, another process can import the module, and the user has not asked cloudpickle to send it by value.
     """
-    module = sys.modules.get(name) if isinstance(name, str) else None
-    if module is None or (_found.get(name) is not module and not can_be_imported(name)):
-        return False  # said once more than there, without a call: this is asked of each object in a pickle
+    if not can_be_imported(name):
+        return False
     by_value = cloudpickle.list_registry_pickle_by_value()
-    return not by_value or not _is_registered(name, by_value)
+    return not by_value or not _is_registered(str(name), by_value)
 
 
 def can_be_imported(name: object) -> bool:

@@ -139,7 +139,7 @@ def write(
     `fill` writes the parts into the draft in its own way. Raises `StoreFull`, OSError; then nothing is left of it.
     """
     parts, size = parts_of(key, inband, buffers)
-    with Draft(directory, key, size, fill is not None) as draft:
+    with Draft(directory, key, size, reserve=fill is not None) as draft:
         if fill is None:
             write_all(draft.fd, parts)
         else:

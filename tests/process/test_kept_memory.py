@@ -13,14 +13,22 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc is that o
 
 MB = 1_000_000
 
-#: 8 threads, each of which in turn frees large blocks, and then 20 MB in smaller ones that lie together
-_THREADS = """
-import ctypes, sys, threading
-from scaler.common.long_lived import keep_little_memory
+#: what malloc says of itself
+_INFO = """
+import ctypes
 
 class Info(ctypes.Structure):
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks used free top"
     _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+info = ctypes.CDLL(None).mallinfo2
+info.restype = Info
+"""
+
+#: 8 threads, each of which in turn frees large blocks, and then 20 MB in smaller ones that lie together
+_THREADS = f"""{_INFO}
+import sys, threading
+from scaler.common.long_lived import keep_little_memory
 
 def work():
     with turn:
@@ -30,8 +38,6 @@ def work():
         del blocks
     done.wait()
 
-info = ctypes.CDLL(None).mallinfo2
-info.restype = Info
 if sys.argv[1:]:
     assert keep_little_memory()
 turn, done = threading.Lock(), threading.Barrier(9)
@@ -73,20 +79,14 @@ def test_an_agent_that_has_moved_objects_to_disk_keeps_no_memory_for_the_next(da
 
 
 #: how many blocks of 4 MB have mappings of their own after that
-_LEARNED = """
-import ctypes, sys
+_LEARNED = f"""{_INFO}
+import sys
 from scaler.worker import heap
 
-class Info(ctypes.Structure):
-    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks used free top"
-    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
-
-libc = ctypes.CDLL(None)
-libc.mallinfo2.restype = Info
 heap.learn(int(sys.argv[1]))
-before = libc.mallinfo2().hblks
+before = info().hblks
 block = bytes(4 << 20)
-print(libc.mallinfo2().hblks - before)
+print(info().hblks - before)
 """
 
 
@@ -105,7 +105,6 @@ def test_a_worker_begins_with_what_glibc_learns_unless_memory_is_short_or_the_us
 
 def in_turn(threads):
     """Threads that hold and free 30 MB one after the other; what this worker has while they live."""
-    import re
     import threading
 
     turn, done = threading.Lock(), threading.Barrier(threads + 1)
@@ -120,10 +119,9 @@ def in_turn(threads):
     for _ in range(threads):
         threading.Thread(target=work).start()
     done.wait()
-    with open("/proc/self/status") as file:
-        resident = re.search(r"RssAnon:\s+(\d+) kB", file.read())
+    taken = psutil.Process().memory_full_info().uss
     done.wait()
-    return int(resident[1]) * 1024
+    return taken
 
 
 def test_what_threads_of_a_task_have_freed_is_far_from_their_workers_limit(daemons):
