@@ -59,12 +59,16 @@ def _ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
     return numpy.frompyfunc(function, nin, nout, identity=identity)
 
 
-def may_be_sentinel(obj: Any) -> bool:
-    """Whether `reduced_sentinel` has to look at an object which Python pickles by itself: not if it has attributes."""
-    kind: Any = type(obj)
-    if may_be_a_name(kind):
+def has_sentinels(kind: Any) -> bool:
+    """Whether `reduced_sentinel` may have to look at objects of a class, which Python pickles by itself."""
+    if may_be_a_name(kind) or kind.__getattribute__ is not object.__getattribute__:
         return False
-    return kind.__getattribute__ is object.__getattribute__ and not getattr(obj, "__dict__", None)
+    return kind.__getstate__ is object.__getstate__ and not copyreg._slotnames(kind)  # type: ignore[attr-defined]
+
+
+def may_be_sentinel(obj: Any) -> bool:
+    """Whether `reduced_sentinel` has to look at an object: not if it has attributes."""
+    return has_sentinels(type(obj)) and not getattr(obj, "__dict__", None)
 
 
 def reduced_sentinel(obj: Any) -> Any:

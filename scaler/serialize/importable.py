@@ -13,10 +13,12 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-import cloudpickle
+from cloudpickle import cloudpickle
 
 #: modules found once, by name
 _found: dict[str, ModuleType] = {}
+#: names of those that the user wants to travel by value, as `cloudpickle` has them: to ask for a copy takes longer
+registered: set[str] = cloudpickle._PICKLE_BY_VALUE_MODULES
 
 
 def is_importable(name: object) -> bool:
@@ -24,10 +26,7 @@ def is_importable(name: object) -> bool:
 
     That is, another process can import the module, and the user has not asked cloudpickle to send it by value.
     """
-    if not can_be_imported(name):
-        return False
-    by_value = cloudpickle.list_registry_pickle_by_value()
-    return not by_value or not _is_registered(str(name), by_value)
+    return can_be_imported(name) and not (registered and _is_registered(str(name)))
 
 
 def can_be_imported(name: object) -> bool:
@@ -44,9 +43,9 @@ def can_be_imported(name: object) -> bool:
     return True
 
 
-def _is_registered(name: str, by_value: set[str]) -> bool:
+def _is_registered(name: str) -> bool:
     """Say whether the user wants this module, or a package around it, to travel by value."""
-    while name not in by_value:
+    while name not in registered:
         name, dot, _ = name.rpartition(".")
         if not dot:
             return False

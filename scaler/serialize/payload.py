@@ -32,12 +32,13 @@ from scaler.serialize import (
     class_versions,
     dispatchers,
     enums,
+    familiar,
     mapped_files,
     named_objects,
     skeletons,
     typing_names,
 )
-from scaler.serialize.importable import can_be_imported, is_importable
+from scaler.serialize.importable import can_be_imported, is_importable, registered
 from scaler.serialize.plain import SCALARS as SCALARS
 from scaler.serialize.plain import LruCache as LruCache
 from scaler.serialize.script_names import ScriptNames, tried
@@ -61,6 +62,11 @@ class ReferencePickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
         module = getattr(obj, "__module__", None)
+        if familiar.modules.get(id(kind), kind) is module and not registered:
+            return NotImplemented
+        is_attributed = familiar.modules_of_attributed.get(id(kind), kind) is module and not registered
+        if is_attributed and getattr(obj, "__dict__", None):
+            return NotImplemented
         if kind is FunctionType:
             if not is_importable(module):
                 raise _OutOfReach
@@ -80,6 +86,8 @@ class ReferencePickler(pickle.Pickler):
             return self._reduced_member(obj)
         elif by_value.may_be_sentinel(obj):
             return by_value.reduced_sentinel(obj)
+        elif id(kind) not in familiar.others:
+            familiar.note(kind, module)
         return NotImplemented
 
     def reduced_class(self, kind: type) -> Any:

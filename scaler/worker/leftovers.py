@@ -6,8 +6,9 @@ calls may go (`sys.setrecursionlimit`), what traces and profiles, a collector of
 means to last: `sys.path`, modules and what is in them, the decimal context, the time zone of the C library, states of
 random numbers, the niceness and the processors of the process. For limits of resources see `fitness.py`.
 
-It is done behind each lone task, before the next one may begin. What takes longest to compare, handlers and the
-environment, is compared only if something of it was set: the functions by which Python sets them are wrapped to say so.
+It is done behind each lone task, before the next one may begin. What takes longest to compare, handlers, timers and
+the environment, is compared only if something of it was set: the functions by which Python sets them are wrapped to say
+so. Timers that a library in C has set, a profiler, go on.
 """
 
 from __future__ import annotations
@@ -37,17 +38,26 @@ class Leftovers:
     """How the process was when `note` was called last. Main thread only; takes about 2 us if nothing was set."""
 
     def __init__(self) -> None:
-        #: handlers of signals may be others than they were; so may be variables of the environment
-        self._sets_handlers = self._sets_environ = False
+        #: handlers of signals may be others than they were; so may be timers, and variables of the environment
+        self._sets_handlers = self._sets_timers = self._sets_environ = False
         self.note()
         _signal.signal = _telling(_signal.signal, self._note_handlers)
-        for name in ("putenv", "unsetenv"):  # `os` has them from the module of the system, as whom they are pickled
-            told = _telling(getattr(os, name), self._note_environ)
-            for module in (os, sys.modules[told.__module__]):
-                setattr(module, name, told)
+        # They are from the module of the system, as whom they are pickled.
+        for module, name, note in (
+            (signal, "setitimer", self._note_timers),
+            (signal, "alarm", self._note_timers),
+            (os, "putenv", self._note_environ),
+            (os, "unsetenv", self._note_environ),
+        ):
+            told = _telling(getattr(module, name), note)
+            for each in (module, sys.modules[told.__module__]):
+                setattr(each, name, told)
 
     def _note_handlers(self) -> None:
         self._sets_handlers = True
+
+    def _note_timers(self) -> None:
+        self._sets_timers = True
 
     def _note_environ(self) -> None:
         self._sets_environ = True
@@ -68,13 +78,12 @@ class Leftovers:
         self._import = builtins.__import__
         self._mapping = os.environ
         self._environ = os.environ.copy()
-        self._sets_handlers = self._sets_environ = False
+        self._sets_handlers = self._sets_timers = self._sets_environ = False
 
     def undo(self) -> None:
         """Put back what is not as it was."""
-        for timer in self._timers:
-            if _signal.getitimer(timer)[0]:
-                _signal.setitimer(timer, 0)
+        if self._sets_timers:  # before the handlers, whom they would call
+            self._undo_timers()
         if self._sets_handlers:
             self._undo_handlers()
         _signal.pthread_sigmask(_signal.SIG_SETMASK, self._mask)
@@ -96,6 +105,12 @@ class Leftovers:
                 os.chdir(self._directory)
         if self._sets_environ or os.environ is not self._mapping:
             self._undo_environ()
+
+    def _undo_timers(self) -> None:
+        for timer in self._timers:
+            if _signal.getitimer(timer)[0]:
+                _signal.setitimer(timer, 0)
+        self._sets_timers = False
 
     def _undo_handlers(self) -> None:
         for number, handler in zip(SIGNALS, self._handlers, strict=True):

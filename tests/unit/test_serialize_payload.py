@@ -19,7 +19,7 @@ import pytest
 
 import scaler
 from scaler.errors import SerializationError
-from scaler.serialize import Serializer, importable, outofband, payload
+from scaler.serialize import Serializer, by_value, familiar, importable, named_objects, outofband, payload
 from scaler.serialize.importable import is_importable
 
 ROOT = str(pathlib.Path(scaler.__file__).parents[1])
@@ -504,6 +504,95 @@ def test_a_data_frame_has_the_disk_asked_once_for_the_modules_that_it_needs(monk
     monkeypatch.setattr(importable, "_can_be_found", lambda name, module: asked.append(name))
     payload.dumps(frame)
     assert not asked
+
+
+@pytest.fixture
+def all_by_reference(monkeypatch):
+    """No module travels by value since other tests had some that were made by hand."""
+    before = importable.registered.copy()
+    importable.registered.clear()
+    monkeypatch.setattr(familiar, "others", set())  # ids of classes that are gone
+    yield
+    importable.registered.update(before)
+
+
+def test_a_data_frame_pickled_again_has_most_of_its_parts_looked_at_no_more(monkeypatch, all_by_reference):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"key": [1, 2], "value": [0.5, 1.5]})
+    assert elsewhere(payload.dumps(frame), "value.sum().sum()") == "5.0"
+    asked = []
+    monkeypatch.setattr(by_value, "may_be_sentinel", asked.append)
+    monkeypatch.setattr(named_objects, "may_be_a_name", asked.append)
+    payload.dumps(frame)
+    assert {type(part).__name__ for part in asked} <= {"cython_function_or_method"}
+
+
+FAMILIAR = """
+class Named:
+    def __init__(self, name):
+        self.name = name
+    def __reduce__(self):
+        return self.name
+
+NAMED = Named("NAMED")
+
+class Empty:
+    pass
+
+EMPTY = Empty()
+"""
+
+
+@pytest.fixture
+def familiar_module(tmp_path, monkeypatch, all_by_reference):
+    (tmp_path / "familiar_module.py").write_text(FAMILIAR)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("familiar_module")
+    yield module
+    sys.modules.pop("familiar_module")
+
+
+def test_an_object_of_a_familiar_class_travels_by_value_if_its_own_module_is_out_of_reach(familiar_module, monkeypatch):
+    for _ in range(2):
+        assert is_by_reference(payload.dumps(familiar_module.NAMED))
+    assert id(familiar_module.Named) in familiar.modules
+    other = familiar_module.Named("OTHER")
+    other.__module__ = "__main__"
+    monkeypatch.setattr(sys.modules["__main__"], "OTHER", other, raising=False)
+    assert b"named_objects" in payload.dumps(other)
+    cloudpickle.register_pickle_by_value(familiar_module)
+    try:
+        assert b"named_objects" in payload.dumps(familiar_module.NAMED)
+    finally:
+        cloudpickle.unregister_pickle_by_value(familiar_module)
+    assert is_by_reference(payload.dumps(familiar_module.NAMED))
+
+
+def test_a_sentinel_stays_itself_though_others_of_its_class_went_before(familiar_module):
+    filled = familiar_module.Empty()
+    filled.x = 1
+    for _ in range(2):
+        assert payload.loads(payload.dumps(filled)).x == 1
+    assert id(familiar_module.Empty) in familiar.modules_of_attributed
+    assert payload.loads(payload.dumps(familiar_module.EMPTY)) is familiar_module.EMPTY
+
+
+def test_no_more_than_so_many_classes_are_familiar(monkeypatch, all_by_reference):
+    class Mine:
+        def __getstate__(self):
+            return {}
+
+    Mine.__module__ = __name__
+    monkeypatch.setattr(familiar, "LIMIT", len(familiar._kept))
+    payload.dumps(Mine())
+    assert id(Mine) not in familiar.modules
+    monkeypatch.setattr(familiar, "LIMIT", len(familiar._kept) + 1)
+    for wish in ({"another"}, set()):  # a module that travels by value has all others looked at again
+        importable.registered.update(wish)
+        payload.dumps(Mine())
+        importable.registered.difference_update(wish)
+    assert familiar.modules.pop(id(Mine)) == __name__
+    assert familiar._kept.count(Mine) == 1
 
 
 def test_the_users_wish_that_a_package_travels_by_value_is_heard():

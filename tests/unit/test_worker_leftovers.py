@@ -38,6 +38,15 @@ asked.clear()
 leftovers.undo()
 assert not asked, "what was put back is compared again"
 
+signal.setitimer(signal.ITIMER_VIRTUAL, 100.0)
+signal.alarm(100)
+leftovers.undo()
+assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] == signal.getitimer(signal.ITIMER_REAL)[0] == 0
+signal.setitimer(signal.ITIMER_PROF, 100.0)
+leftovers.note()
+leftovers.undo()
+assert signal.setitimer(signal.ITIMER_PROF, 0)[0], "a timer that was meant to last was ended"
+
 signal.signal(signal.SIGUSR1, print)
 leftovers.note()
 leftovers.undo()
@@ -62,7 +71,8 @@ gc.enable()
 leftovers.undo()
 assert gc.isenabled()
 
-assert pickle.loads(pickle.dumps((os.putenv, os.unsetenv))) == (os.putenv, os.unsetenv)
+wrapped = os.putenv, os.unsetenv, signal.setitimer, signal.alarm
+assert pickle.loads(pickle.dumps(wrapped)) == wrapped
 print("right")
 """
 
