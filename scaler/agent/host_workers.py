@@ -75,7 +75,8 @@ class HostWorkers:
         if self.zygote in ready:
             del ready[self.zygote]
             events += self._reports(target)
-        if self._overdue.due is not None and now >= self._overdue.due:
+        due = self._overdue.due
+        if due is not None and now >= due:
             assert self.zygote is not None
             events += map(HungUp, look(self._overdue, self.zygote, self.processes, now))
         return events

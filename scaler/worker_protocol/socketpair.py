@@ -117,11 +117,22 @@ class QueuingSender:
 
         Says nothing when the other end is gone.
         """
-        self.waiting.extend(map(memoryview, framed(to_worker(message))))
-        if more:
+        pieces = framed(to_worker(message))
+        if more or self.waiting or len(pieces) > 1:
+            self.waiting.extend(map(memoryview, pieces))
+            if not more:
+                self.flush()
+            return more or not self.waiting
+        data = pieces[0]
+        try:
+            sent = self._socket.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
             return True
-        self.flush()
-        return not self.waiting
+        if sent < len(data):
+            self.waiting.append(memoryview(data)[sent:])
+        return sent == len(data)
 
     def flush(self) -> None:
         """Send what the socket takes; to be called when it is writable."""

@@ -83,14 +83,9 @@ def _may_follow(state: HostState, worker: WorkerRecord, head: RowRange) -> bool:
     return expected is not None and expected < SHORT_US
 
 
-def _is_alone(head: RowRange) -> bool:
-    """Rows of this range are handed out one at a time, whatever they take."""
-    return bool(head.slots > 1 or head.task.timeout or head.task.flags & FRESH)
-
-
 def _is_short(state: HostState, head: RowRange) -> bool:
     """Rows of this range take little time and no room: it does not matter which worker has them in advance."""
-    if head.stored or _is_alone(head):
+    if head.stored or head.is_alone:
         return False
     return head.function not in state.estimates.sizes and state.estimates.durations.get(head.function, inf) < SHORT_US
 
@@ -166,7 +161,7 @@ def _dispatch(
             if worker.state is IDLE:
                 wear_out(state, worker)
             break
-        if each is None or _is_alone(head):
+        if each is None or head.is_alone:
             rows = 1
         else:
             rows = max(1, min(int(most_us / each), left))
@@ -212,7 +207,10 @@ def _fitting(state: HostState, rows: int, size: float) -> int:
     """As many of these rows as there is room for results of such a size, bytes; 0 if there will be more room."""
     promised, ending, sizes = 0.0, 0.0, state.estimates.sizes
     for worker in state.workers.records.values():
-        bytes_ = sum(each.rows * sizes.get(each.origin.function, 0.0) for each in worker.dispatches.values())
+        bytes_ = 0.0
+        for each in worker.dispatches.values():
+            if each.origin.function in sizes:
+                bytes_ += each.rows * sizes[each.origin.function]
         promised += bytes_
         if not worker.blocked:  # a task that waits for others may wait for these rows
             ending += bytes_

@@ -5,7 +5,7 @@ from dataclasses import field
 from itertools import accumulate
 
 from scaler.common.records import entity
-from scaler.protocol.messages import EACH, GRAPH, Frame, Task, u64
+from scaler.protocol.messages import EACH, FRESH, GRAPH, Frame, Task, u64
 from scaler.store.layout import Key
 
 NOTHING: frozenset[int] = frozenset()
@@ -32,6 +32,8 @@ class RowRange:
     stored: frozenset[int] = NOTHING
     #: slots of the host that each row takes while it runs: so many workers have one row together
     slots: int = field(init=False)
+    #: they are handed out one at a time, whatever they take
+    is_alone: bool = field(init=False)
     #: of the batch
     id: int = field(init=False)
     #: (client, batch), and (client, name of the function): what estimates are made for
@@ -39,10 +41,12 @@ class RowRange:
     function: tuple[int, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.slots = self.task.threads or 1
-        self.id = self.task.batch
+        task = self.task
+        self.slots = task.threads or 1
+        self.is_alone = bool(self.slots > 1 or task.timeout or task.flags & FRESH)
+        self.id = task.batch
         self.key = self.client, self.id
-        self.function = self.client, self.task.name
+        self.function = self.client, task.name
 
     @property
     def stored_common(self) -> list[Key]:

@@ -10,6 +10,7 @@ from scaler.protocol.failures import results_unreadable
 from scaler.protocol.messages import (
     ERROR,
     FILED,
+    INLINE_VALUES,
     LOST,
     STORED,
     VALUES_EACH,
@@ -43,7 +44,7 @@ def take(
         if batch is None or told.hi > batch.rows:
             _release_unwanted(out, agent, client, told, ())
             continue
-        if told.outcome in (STORED, FILED):
+        if told.outcome == FILED or (told.outcome == STORED and batch.task.flags & INLINE_VALUES):
             problem = misplaced(batch.task, told.outcome, told.lo, told.hi)
             if problem:
                 raise ProtocolError(problem)
@@ -58,7 +59,7 @@ def take(
             yield _take_back(out, agent, batch, told.lo, told.hi)
             continue
         for span in parts:
-            if not batch.are_in(span.lo, span.hi, place):
+            if span is not told and not batch.are_in(span.lo, span.hi, place):
                 continue  # ended with a part before
             if span.outcome == VALUES_LIST and (batch.keeps or batch.is_recomputing(span.lo, span.hi)):
                 try:
