@@ -10,6 +10,8 @@ import psutil
 
 #: in the environment of all processes of a run
 MARK = "SCALER_SOAK"
+#: bytes at the end of what a client has said in which its last line is
+TAIL = 1 << 16
 
 
 def told(directory: Path) -> dict[str, Any]:
@@ -36,6 +38,23 @@ def told(directory: Path) -> dict[str, Any]:
             total["stories"] += said.get("stories", [])
             total["longest"] = max(total["longest"], said["seconds"])
     return total
+
+
+def in_use(directory: Path) -> dict[int, float]:
+    """MB that malloc had given out in each client at the end of its last round, by pid; of those that have said it."""
+    found: dict[int, float] = {}
+    for path in directory.glob("told*"):
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL))
+            lines = file.read().splitlines()
+        for line in lines[-2:]:  # the last may be half a line
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue
+            if said["in use"] is not None:
+                found[said["pid"]] = said["in use"]
+    return found
 
 
 def marked() -> list[str]:

@@ -3,6 +3,7 @@
 python load.py ADDRESS OUTPUT STOP_FILE SEED
 """
 
+import ctypes
 import json
 import os
 import random
@@ -14,6 +15,27 @@ from scaler.errors import ScalerError
 
 #: seconds in which a call has to end, whatever is killed meanwhile
 PATIENCE = 180.0
+
+
+class MallocInfo(ctypes.Structure):
+    """As malloc.h has it: bytes, but for the blocks."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def in_use():
+    """MB that malloc has given out: a process has what was freed as well; None where it can't be asked."""
+    ask = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if ask is None:
+        return None
+    ask.restype = MallocInfo
+    info = ask()
+    return (info.uordblks + info.hblkhd) / 1e6
 
 
 def double(x):
@@ -115,6 +137,7 @@ def main():
             begun = time.monotonic()
             told = collected(client, one_round(client, lot), PATIENCE)
             told["seconds"] = time.monotonic() - begun
+            told["pid"], told["in use"] = os.getpid(), in_use()
             print(json.dumps(told), file=file, flush=True)
     print("ended well", flush=True)
 

@@ -24,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 import psutil  # noqa: E402
 from support.namespaces import why_not  # noqa: E402
 
-from soak.accounts import MARK, marked, told  # noqa: E402
+from soak.accounts import MARK, in_use, marked, told  # noqa: E402
 from soak.growth import Found, Growth, memory  # noqa: E402
 from soak.site import Site  # noqa: E402
 
@@ -120,7 +120,7 @@ class Looks:
 
     def look(self) -> dict[str, float]:
         """Look at all processes; the sums."""
-        seen = Counter[str]()
+        seen, used = Counter[str](), in_use(self._site.directory)
         for role, process in self._site.processes():
             try:
                 age = time.time() - process.create_time()
@@ -131,6 +131,8 @@ class Looks:
                 }
             except (psutil.Error, OSError):
                 continue
+            if process.pid in used:
+                takes["megabytes in use"] = used[process.pid]
             seen.update(takes)
             seen["processes"] += 1
             self._growth.note(role, process, age, takes)

@@ -1,11 +1,13 @@
 """What a soak says of growth: what leaks shows, and nothing else does."""
 
+import json
 import mmap
 import os
 import sys
 
 import psutil
 import pytest
+from soak import accounts, load
 from soak.growth import Growth, memory
 
 #: MB at hand in some moments, more than all else
@@ -92,3 +94,22 @@ class TestMemory:
         with pytest.raises(ProcessLookupError):
             memory(child)
         os.waitpid(child, 0)
+
+
+def test_what_clients_have_in_use_is_read_from_the_end_of_what_they_say(tmp_path, monkeypatch):
+    monkeypatch.setattr(accounts, "TAIL", 200)
+    lines = [json.dumps({"pid": 7, "in use": float(number)}) for number in range(100)]
+    (tmp_path / "told0").write_text("\n".join(lines) + '\n{"pid": 7, "in ')
+    (tmp_path / "told1").write_text(json.dumps({"pid": 8, "in use": None}) + "\n")
+    (tmp_path / "told2").write_text("")
+    assert accounts.in_use(tmp_path) == {7: 99.0}
+
+
+def test_what_a_client_has_in_use_is_what_it_was_given():
+    before = load.in_use()
+    if before is None:
+        pytest.skip("malloc here doesn't say")
+    kept = bytearray(50_000_000)
+    assert 49 < load.in_use() - before < 51
+    del kept
+    assert abs(load.in_use() - before) < 1
