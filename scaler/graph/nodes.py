@@ -133,7 +133,14 @@ def _estimate(value: Any) -> float:
                 seen += [(value, times * len(item) / len(inner)) for value in inner]
             else:
                 size = getattr(item, "nbytes", None)
-                total += times * (size if type(size) is int else item.__sizeof__())
+                if type(size) is not int:
+                    size = 0 if _is_empty_table(item) else item.__sizeof__()
+                total += times * size
         except Exception:  # a class, or an object that cannot tell
             continue
     return total
+
+
+def _is_empty_table(item: Any) -> bool:
+    """It has no rows: what dask gives to each task to say which columns there are. A look inside takes 0.4 ms."""
+    return getattr(item, "size", None) == 0 and hasattr(item, "memory_usage")

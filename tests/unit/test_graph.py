@@ -331,3 +331,15 @@ def test_runs_are_small():
     graph = {("inc-8a3b5cf1", i): (inc, i) for i in range(6400)}
     made = plan(from_tuples(graph), list(graph))
     assert sum(len(encode_entries(part.entries)) for part in made.runs) < 25 * 6400
+
+
+def test_a_data_frame_is_looked_into_only_if_it_has_rows(monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    asked = []
+    measure = pandas.DataFrame.__sizeof__
+    monkeypatch.setattr(pandas.DataFrame, "__sizeof__", lambda self: asked.append(len(self)) or measure(self))
+    full = pandas.DataFrame({"key": ["a long text of the first row"] * 100_000})
+    assert is_large(full)
+    assert not is_large(full.iloc[:0])
+    assert not is_large(full.iloc[:2])
+    assert asked == [100_000, 2]
