@@ -63,12 +63,19 @@ def has_sentinels(kind: Any) -> bool:
     """Whether `reduced_sentinel` may have to look at objects of a class, which Python pickles by itself."""
     if may_be_a_name(kind) or kind.__getattribute__ is not object.__getattribute__:
         return False
-    return kind.__getstate__ is object.__getstate__ and not copyreg._slotnames(kind)  # type: ignore[attr-defined]
+    return bool(kind.__getstate__ is object.__getstate__)
 
 
 def may_be_sentinel(obj: Any) -> bool:
     """Whether `reduced_sentinel` has to look at an object: not if it has attributes."""
-    return has_sentinels(type(obj)) and not getattr(obj, "__dict__", None)
+    return has_sentinels(type(obj)) and not has_attributes(obj)
+
+
+def has_attributes(obj: Any) -> bool:
+    """Whether an object has a state that it shows: something in its `__dict__`, or a slot that is set."""
+    if getattr(obj, "__dict__", None):
+        return True
+    return any(hasattr(obj, name) for name in copyreg._slotnames(type(obj)))  # type: ignore[attr-defined]
 
 
 def reduced_sentinel(obj: Any) -> Any:

@@ -6,6 +6,8 @@ that others don't have, takes half as long as their pickle does.
 
 from __future__ import annotations
 
+import sys
+
 from scaler.serialize.by_value import has_sentinels
 from scaler.serialize.importable import is_importable
 
@@ -28,13 +30,20 @@ def note(kind: type, module: object) -> None:
     True of all as long as nobody asks `cloudpickle` to have modules travel by value.
     """
     key = id(kind)
-    known = modules_of_attributed if has_sentinels(kind) else modules
-    if key in known or key in others:
+    if key in modules or key in modules_of_attributed or key in others or max(len(_kept), len(others)) >= LIMIT:
         return
     own = kind.__module__
-    if not is_importable(own) or (module is not None and module is not own):
-        if len(others) < LIMIT:
-            others.add(key)
-    elif len(_kept) < LIMIT:
-        _kept.append(kind)
-        known[key] = own if module is own else None
+    if not (is_importable(own) and _is_found(kind, own)) or (module is not None and module is not own):
+        others.add(key)
+        return
+    _kept.append(kind)
+    known = modules_of_attributed if has_sentinels(kind) else modules
+    known[key] = own if module is own else None
+
+
+def _is_found(kind: type, module: str) -> bool:
+    """The class lasts as long as its module: it has its name there. Others are made anew again and again."""
+    found: object = sys.modules.get(module)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is kind

@@ -65,7 +65,7 @@ class ReferencePickler(pickle.Pickler):
         if familiar.modules.get(id(kind), kind) is module and not registered:
             return NotImplemented
         is_attributed = familiar.modules_of_attributed.get(id(kind), kind) is module and not registered
-        if is_attributed and getattr(obj, "__dict__", None):
+        if is_attributed and by_value.has_attributes(obj):
             return NotImplemented
         if kind is FunctionType:
             if not is_importable(module):

@@ -8,7 +8,7 @@ random numbers, the niceness and the processors of the process. For limits of re
 
 It is done behind each lone task, before the next one may begin. What takes longest to compare, handlers, timers and
 the environment, is compared only if something of it was set: the functions by which Python sets them are wrapped to say
-so. Timers that a library in C has set, a profiler, go on.
+so. Timers of processor time that a library in C has set, a profiler, go on.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class Leftovers:
 
     def undo(self) -> None:
         """Put back what is not as it was."""
-        if self._sets_timers:  # before the handlers, whom they would call
+        # Before the handlers, whom they would call. That of `alarm` is asked for in any case: a program may have this
+        # function by its name since before it was wrapped.
+        if self._sets_timers or _signal.getitimer(signal.ITIMER_REAL)[0]:
             self._undo_timers()
         if self._sets_handlers:
             self._undo_handlers()

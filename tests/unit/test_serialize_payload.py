@@ -540,6 +540,17 @@ class Empty:
     pass
 
 EMPTY = Empty()
+
+class Unset:
+    __slots__ = ("filled",)
+
+UNSET = Unset()
+
+def local():
+    class Local:
+        def __init__(self):
+            self.x = 1
+    return Local()
 """
 
 
@@ -577,12 +588,27 @@ def test_a_sentinel_stays_itself_though_others_of_its_class_went_before(familiar
     assert payload.loads(payload.dumps(familiar_module.EMPTY)) is familiar_module.EMPTY
 
 
-def test_no_more_than_so_many_classes_are_familiar(monkeypatch, all_by_reference):
-    class Mine:
-        def __getstate__(self):
-            return {}
+def test_a_sentinel_with_a_slot_that_is_not_set_stays_itself(familiar_module):
+    filled = familiar_module.Unset()
+    filled.filled = 1
+    for _ in range(2):
+        assert payload.loads(payload.dumps(filled)).filled == 1
+        assert payload.loads(payload.dumps(familiar_module.UNSET)) is familiar_module.UNSET
+    assert id(familiar_module.Unset) in familiar.modules_of_attributed
 
-    Mine.__module__ = __name__
+
+def test_a_class_that_a_function_makes_anew_each_time_is_not_kept(familiar_module):
+    made = familiar_module.local()
+    assert payload.loads(payload.dumps(made)).x == 1
+    assert type(made) not in familiar._kept
+
+
+class Mine:
+    def __getstate__(self):
+        return {}
+
+
+def test_no_more_than_so_many_classes_are_familiar(monkeypatch, all_by_reference):
     monkeypatch.setattr(familiar, "LIMIT", len(familiar._kept))
     payload.dumps(Mine())
     assert id(Mine) not in familiar.modules

@@ -7,6 +7,7 @@ import sys
 #: in a process of its own, as functions of modules are wrapped
 PROGRAM = """
 import _signal, builtins, gc, os, pickle, signal, sys
+from signal import alarm
 from scaler.worker.leftovers import Leftovers
 
 asked = []
@@ -42,6 +43,9 @@ signal.setitimer(signal.ITIMER_VIRTUAL, 100.0)
 signal.alarm(100)
 leftovers.undo()
 assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] == signal.getitimer(signal.ITIMER_REAL)[0] == 0
+alarm(100)
+leftovers.undo()
+assert not signal.getitimer(signal.ITIMER_REAL)[0], "it was set by a function that was there before"
 signal.setitimer(signal.ITIMER_PROF, 100.0)
 leftovers.note()
 leftovers.undo()
