@@ -6,10 +6,9 @@ that others don't have, takes half as long as their pickle does.
 
 from __future__ import annotations
 
-import sys
-
 from scaler.serialize.by_value import has_sentinels
 from scaler.serialize.importable import is_importable
+from scaler.serialize.named_objects import found
 
 #: classes that are remembered, at most, of either kind: a program may make any number
 LIMIT = 1_000
@@ -27,23 +26,17 @@ others: set[int] = set()
 def note(kind: type, module: object) -> None:
     """An object of a class that shows this module has to be pickled by Python itself: so have all others, if it can be.
 
-    True of all as long as nobody asks `cloudpickle` to have modules travel by value.
+    True of all as long as nobody asks `cloudpickle` to have modules travel by value. Not of a class that is made anew
+    again and again, which has no name in its module: it would be kept.
     """
     key = id(kind)
-    if key in modules or key in modules_of_attributed or key in others or max(len(_kept), len(others)) >= LIMIT:
+    if key in modules or key in modules_of_attributed or max(len(_kept), len(others)) >= LIMIT:
         return
     own = kind.__module__
-    if not (is_importable(own) and _is_found(kind, own)) or (module is not None and module is not own):
+    lasts = is_importable(own) and found(own, kind.__qualname__) is kind
+    if not lasts or (module is not None and module is not own):
         others.add(key)
         return
     _kept.append(kind)
     known = modules_of_attributed if has_sentinels(kind) else modules
     known[key] = own if module is own else None
-
-
-def _is_found(kind: type, module: str) -> bool:
-    """The class lasts as long as its module: it has its name there. Others are made anew again and again."""
-    found: object = sys.modules.get(module)
-    for name in kind.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is kind

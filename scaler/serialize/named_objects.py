@@ -91,7 +91,7 @@ def _by_value(obj: Any, name: str) -> Any:
         return getattr, (kind, obj.name)
     known = _known.get(id(obj))
     if known is None:
-        if _found(obj.__module__, name) is not obj:
+        if found(obj.__module__, name) is not obj:
             return name
         known = _known[id(obj)] = _Known(obj, True)
     base: Any = next(base for base in kind.__mro__ if not base.__flags__ & _PYTHON_MADE)
@@ -102,22 +102,23 @@ def _by_value(obj: Any, name: str) -> Any:
     return _made, (tracker, kind, base, value), (obj.__getstate__(),), None, None, _set_up
 
 
-def _found(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
+def found(module: str, name: str) -> Any:
+    """What a qualified name leads to in a loaded module; None if it leads nowhere."""
+    value: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value
 
 
 def _made(tracker: str, kind: type, base: Any, value: Any) -> Any:
     # by the class that C code made: the user's own `__new__` may allow one object alone
     made = copyreg._reconstructor(kind, base, value)  # type: ignore[attr-defined]
     known = cloudpickle._lookup_class_or_track(tracker, _Known(made, False))
-    found = known.read()
-    if found is None:  # it is gone at this moment
+    one = known.read()
+    if one is None:  # it is gone at this moment
         return made
-    _known[id(found)] = known
-    return found
+    _known[id(one)] = known
+    return one
 
 
 def _set_up(obj: Any, state: tuple[Any]) -> None:

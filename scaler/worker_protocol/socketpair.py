@@ -117,29 +117,21 @@ class QueuingSender:
 
         Says nothing when the other end is gone.
         """
-        pieces = framed(to_worker(message))
-        if more or self.waiting or len(pieces) > 1:
-            self.waiting.extend(map(memoryview, pieces))
-            if not more:
-                self.flush()
-            return more or not self.waiting
-        data = pieces[0]
-        try:
-            sent = self._socket.send(data, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
+        self.waiting.extend(map(memoryview, framed(to_worker(message))))
+        if more:
             return True
-        if sent < len(data):
-            self.waiting.append(memoryview(data)[sent:])
-        return sent == len(data)
+        self.flush()
+        return not self.waiting
 
     def flush(self) -> None:
         """Send what the socket takes; to be called when it is writable."""
         waiting = self.waiting
         while waiting:
             try:
-                sent = self._socket.sendmsg(list(islice(waiting, _PIECES)), (), socket.MSG_DONTWAIT)
+                if len(waiting) == 1:  # as a rule; this takes half as long
+                    sent = self._socket.send(waiting[0], socket.MSG_DONTWAIT)
+                else:
+                    sent = self._socket.sendmsg(list(islice(waiting, _PIECES)), (), socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             except OSError:

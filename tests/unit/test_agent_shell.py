@@ -108,14 +108,8 @@ def test_what_follows_for_the_same_worker_is_sent_with_it(shell: Any, monkeypatc
     core, flushed = shell.core, []
     core.wants = [StartWorker(0)]
     shell.handle([], 0.0)
-    send = QueuingSender.send
-
-    def sent(self: QueuingSender, message: Any, more: bool = False) -> bool:
-        if not more:
-            flushed.append(len(self.waiting) + 1)
-        return send(self, message, more)
-
-    monkeypatch.setattr(QueuingSender, "send", sent)
+    flush = QueuingSender.flush
+    monkeypatch.setattr(QueuingSender, "flush", lambda self: (flushed.append(len(self.waiting)), flush(self)))
     core.wants = [ToWorker(0, Drop(KEYS[:1])), ToWorker(0, Drop(KEYS[:2])), ToWorker(0, Drop(KEYS[:3]), control=True)]
     core.wants += [ToWorker(0, Drop(KEYS[:4]))]
     shell.handle([], 0.0)

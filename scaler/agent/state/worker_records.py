@@ -241,12 +241,8 @@ class WorkerRecord:
     @property
     def due(self) -> float:
         """When what it has should be done, generously; what is behind it is taken back then. It must be busy."""
-        expected, at = 0.0, self.first.at + 0.005
-        for dispatch in self.dispatches.values():
-            if dispatch.expected is None:
-                return at
-            expected += dispatch.expected
-        return at + 2e-6 * expected
+        expected = self.expected
+        return self.first.at + (0.005 if expected is None else 0.005 + 2e-6 * expected)
 
     @property
     def is_crowded(self) -> bool:

@@ -10,7 +10,6 @@ from scaler.protocol.failures import results_unreadable
 from scaler.protocol.messages import (
     ERROR,
     FILED,
-    INLINE_VALUES,
     LOST,
     STORED,
     VALUES_EACH,
@@ -44,7 +43,7 @@ def take(
         if batch is None or told.hi > batch.rows:
             _release_unwanted(out, agent, client, told, ())
             continue
-        if told.outcome == FILED or (told.outcome == STORED and batch.task.flags & INLINE_VALUES):
+        if told.outcome in (STORED, FILED):
             problem = misplaced(batch.task, told.outcome, told.lo, told.hi)
             if problem:
                 raise ProtocolError(problem)
