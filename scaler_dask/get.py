@@ -9,7 +9,6 @@ import dask.config
 from dask import _task_spec as spec
 from dask.callbacks import local_callbacks
 from dask.local import nested_get
-from dask.order import order
 
 from scaler import Client as Engine
 from scaler.extension import find_client, serializer_of
@@ -100,7 +99,7 @@ def computed(
                 nodes = translate(graph)
                 if initializer is not None:
                     nodes = with_functions_wrapped(nodes, initialized_first(initializer))
-                submitted = session.submit(nodes, asked, lambda: order(_culled(graph, wanted)), options)
+                submitted = session.submit(nodes, asked, options=options)
             try:
                 callback_run.follow(asked, submitted.futures)
                 values = {

@@ -223,8 +223,8 @@ class Client:
     ) -> list[Future]:
         """`submit_graph` for nodes: objects with `.dependencies` (keys) that are called with a mapping of their values.
 
-        `order` gives each key a priority, smallest first; or it is a function that does if it is asked. `options`: for
-        some keys what `with_options` takes, on top of this client's; they hold for the tasks of these keys alone.
+        `order` gives each key a priority, smallest first; without it few values are kept at a time. `options`: for some
+        keys what `with_options` takes, on top of this client's; they hold for the tasks of these keys alone.
         """
         return self._parts.graphs.submit(nodes, keys, order, options or {}, self._options)
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 Needs = Sequence[Sequence[int]]
 
 #: more users than any value has: it is never let go of
 _KEPT = 1 << 60
+#: of so many calls one value is kept at a time: there is little to be won by another order
+_SPARSE = 32
+#: calls that are made earlier than they are numbered, to let go of one value; and the needs of a call that is looked at
+_FEW, _WIDE = 4, 64
 
 
 def heaviest_first(needs: Needs) -> list[int] | None:
@@ -47,6 +51,39 @@ def heaviest_first(needs: Needs) -> list[int] | None:
         stack += sorted(needs[number], key=lambda need: -weights[need])
     order.reverse()
     return order
+
+
+def fewest_kept(needs: Needs, kept: Collection[int]) -> list[int]:
+    """Return the better one of two orders: `releasing_first`, and where that keeps many values `completing_first`.
+
+    `kept` are the calls whose values are kept in any case.
+    """
+    order = releasing_first(needs, kept)
+    most = most_kept(order, needs, kept)
+    if most * _SPARSE > len(needs):
+        other = completing_first(needs, kept)
+        if most_kept(other, needs, kept) < most:
+            return other
+    return order
+
+
+def most_kept(order: Iterable[int], needs: Needs, kept: Iterable[int] = ()) -> int:
+    """Return how many values there are at most, at the end of a call, if one is made after the other in this order."""
+    left = [0] * len(needs)
+    for need in itertools.chain.from_iterable(needs):
+        left[need] += 1
+    for number in kept:
+        left[number] = _KEPT
+    alive = most = 0
+    for number in order:
+        alive += 1
+        for need in needs[number]:
+            left[need] -= 1
+            alive -= not left[need]
+        alive -= not left[number]
+        if alive > most:
+            most = alive
+    return most
 
 
 def releasing_first(needs: Needs, kept: Iterable[int]) -> list[int]:
@@ -87,7 +124,7 @@ def releasing_first(needs: Needs, kept: Iterable[int]) -> list[int]:
                     last.append(rest[need])
             if there:
                 last = [user for user in last if user not in there] + waiting.pop(number, [])
-            for user in last:
+            for user in dict.fromkeys(last):
                 needed, count = needs[user], there.get(user, 0)
                 while count < len(needed) and made[needed[count]]:
                     count += 1
@@ -96,6 +133,59 @@ def releasing_first(needs: Needs, kept: Iterable[int]) -> list[int]:
                 else:
                     there[user] = count
                     waiting.setdefault(needed[count], []).append(user)
+    return order
+
+
+def completing_first(needs: Needs, kept: Iterable[int]) -> list[int]:
+    """Return an order in which a call that is the last to need some value is made soon, and first what it lacks.
+
+    That is done where it lacks few other calls. They may let the number of values grow for now, and keep it small in
+    the long run: of the sums of a², b² and ab over many parts, each part is done with at once.
+
+    >>> completing_first([(), (0,), (), (2,), (1, 3), (), (0, 5)], [])
+    [0, 1, 5, 6, 2, 3, 4]
+    """
+    users: list[list[int]] = [[] for _ in needs]
+    for number, needed in enumerate(needs):
+        for need in needed:
+            users[need].append(number)
+    #: of each value, the calls that need it and have not been made; of each call, the values that are not there yet
+    left, lacks = list(map(len, users)), list(map(len, needs))
+    for number in kept:
+        left[number] = _KEPT
+    made = bytearray(len(needs))
+    order: list[int] = []
+
+    def missing(user: int) -> list[int]:
+        """The calls to be made for this one, the first one last, and itself; none if they are too many."""
+        found = [user]
+        for call in found:
+            if lacks[call] > _FEW or (lacks[call] and len(needs[call]) > _WIDE):
+                return []
+            if lacks[call]:
+                found += [need for need in needs[call] if not made[need] and need not in found]
+                if len(found) > 1 + _FEW:
+                    return []
+        found.sort(reverse=True)
+        return found
+
+    for number in range(len(needs)):
+        stack = [number]
+        while stack:
+            number = stack.pop()
+            if made[number]:
+                continue
+            made[number] = 1
+            order.append(number)
+            for user in users[number]:
+                lacks[user] -= 1
+            let_go = [number] if left[number] == 1 else []
+            for need in needs[number]:
+                left[need] -= 1
+                if left[need] == 1:
+                    let_go.append(need)
+            for value in let_go:
+                stack += missing(next(user for user in users[value] if not made[user]))
     return order
 
 

@@ -17,7 +17,7 @@ Nothing here recurses over the graph: a chain may be as long as memory allows. P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from scaler.common.collector import collector_paused
@@ -27,14 +27,10 @@ from scaler.graph.binding import Binder
 from scaler.graph.culling import NeededCalls, depth_first, needed_calls
 from scaler.graph.fusing import fuse, fusion_limit
 from scaler.graph.nodes import Key, Node
-from scaler.graph.order import heaviest_first, is_order, releasing_first
+from scaler.graph.order import fewest_kept, heaviest_first, is_order
 
-#: the priority of each key, or a function that finds them out
-Order = Mapping[Any, Any] | Callable[[], Mapping[Any, Any]]
-
-#: calls up to which such a function is asked. dask's takes 10 to 40 µs a call, the more the larger the graph; our own
-#: order takes 1 to 2, and keeps as few values. See docs/decisions/graph-order.md
-ASK = 10_000
+#: the priority of each key
+Order = Mapping[Any, Any]
 
 
 @record
@@ -95,8 +91,7 @@ def plan(
     The calls of `lone` keys share their row with none.
 
     `order` maps every key that is needed to its priority, the lowest first; one that contradicts the dependencies is
-    ignored. A function that returns such a mapping is called only where the best order is not known anyway, and for
-    graphs of up to `ASK` calls.
+    ignored. Without it calls are put into an order in which few values are kept at a time.
     Raises KeyError for a key that is needed and not there, CycleError naming the cycle.
 
     >>> from scaler.graph import from_tuples
@@ -107,7 +102,7 @@ def plan(
     with collector_paused:
         wanted = dict.fromkeys(keys)
         survey = None
-        if isinstance(order, Mapping) and len(nodes) >= sparse.FROM and sparse.is_available():
+        if order is not None and len(nodes) >= sparse.FROM and sparse.is_available():
             survey = sparse.survey(nodes, wanted)
         calls = needed_calls(nodes, survey.keys if survey else depth_first(nodes, wanted), wanted)
         try:
@@ -123,12 +118,8 @@ def _arrange(found: NeededCalls, order: Order | None) -> list[int] | None:
     Raises _Contradiction if in the order given a call comes before one that it needs.
     """
     keys, needs = found.keys, found.needs
-    if not isinstance(order, Mapping):
-        if max(found.users, default=0) <= 1:
-            return heaviest_first(needs)
-        if order is None or len(keys) > ASK:
-            return releasing_first(needs, found.kept)
-        order = order()
+    if order is None:
+        return heaviest_first(needs) if max(found.users, default=0) <= 1 else fewest_kept(needs, found.kept)
     priorities = [order[key] for key in keys]
     arranged = sorted(range(len(keys)), key=priorities.__getitem__)
     if not is_order(arranged, needs):

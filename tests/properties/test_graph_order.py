@@ -2,10 +2,12 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.graph.order import heaviest_first, is_order, releasing_first
+from scaler.graph import order as orders
+from scaler.graph.order import completing_first, fewest_kept, heaviest_first, is_order, releasing_first
 
 
 def most_kept(order, needs, kept=()):
@@ -25,6 +27,9 @@ def most_kept(order, needs, kept=()):
         alive -= not users[number]
         most = max(most, alive)
     return most
+
+
+ORDERS = {"best": fewest_kept, "releasing": releasing_first, "completing": completing_first}
 
 
 @st.composite
@@ -61,6 +66,46 @@ def test_calls_that_let_go_come_first_without_keeping_more_values(case):
     assert sorted(order) == list(range(len(needs)))
     assert is_order(order, needs)
     assert most_kept(order, needs, kept) <= most_kept(range(len(needs)), needs, kept)
+
+
+@given(graphs())
+def test_calls_that_are_completed_early_come_after_those_they_need(case):
+    needs, kept = case
+    order = completing_first(needs, kept)
+    assert sorted(order) == list(range(len(needs)))
+    assert is_order(order, needs)
+
+
+@given(graphs())
+def test_the_better_of_the_orders_is_taken(case):
+    needs, kept = case
+    kept_by = {name: most_kept(order(needs, kept), needs, kept) for name, order in ORDERS.items()}
+    assert kept_by["best"] == min(kept_by.values())
+    assert kept_by["best"] == orders.most_kept(fewest_kept(needs, kept), needs, kept)
+
+
+@pytest.mark.parametrize("order", [releasing_first, completing_first])
+def test_calls_that_all_need_the_same_values_are_put_into_order_in_linear_time(order):
+    """Each of the values is let go of by the last call: looked at once, not once for each."""
+    looks = 0
+
+    class Counted(tuple):
+        __slots__ = ()
+
+        def __getitem__(self, index):
+            nonlocal looks
+            looks += 1
+            return super().__getitem__(index)
+
+        def __iter__(self):
+            nonlocal looks
+            looks += len(self)
+            return super().__iter__()
+
+    values = 300
+    needs = [Counted() for _ in range(values)] + [Counted(range(values)) for _ in range(10)]
+    order(needs, [])
+    assert looks <= 10 * sum(map(len, needs))
 
 
 @given(trees())

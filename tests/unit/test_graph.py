@@ -4,6 +4,7 @@ import pytest
 
 from scaler.errors import CycleError
 from scaler.graph import Call, Constant, RemoteValue, from_tuples, is_large, plan
+from scaler.graph.order import most_kept
 from scaler.serialize.call import decode_function, encode_entries
 
 
@@ -138,42 +139,21 @@ def order_of(made):
     return [entry[0] for part in made.runs for entry in part.entries]
 
 
-TWICE = {"a": (add, 1), "b": (add, "a", 1), "c": (add, "a", "b")}
-
-
-def test_an_order_is_asked_for_where_a_value_is_needed_twice():
-    asked = []
-
-    def order():
-        asked.append(True)
-        return {"x": 0, "a": 1, "b": 2, "c": 3}
-
-    assert order_of(plan(from_tuples({"x": (add, 1), **TWICE}), ["c", "x"], order)) == ["x", "a", "b", "c"]
-    assert asked
-
-
-@pytest.mark.parametrize(
-    "graph",
-    [
-        {("x", i): (add, i) for i in range(10)},
-        {"k0": (add, 1)} | {f"k{i}": (add, f"k{i - 1}", i) for i in range(1, 10)},
-        {"a": (add, 1), "b": (add, 2), "c": (sum, ["a", "b"]), "d": (add, 1), "e": (add, "c", "d")},
-    ],
-)
-def test_no_order_is_asked_for_where_the_best_one_is_known(graph):
-    def order():
-        raise AssertionError("asked")
-
-    assert run(plan(from_tuples(graph), list(graph)[-1:], order)) == computed(graph, list(graph)[-1:])
-
-
-def test_no_order_is_asked_for_in_a_large_graph(monkeypatch):
-    monkeypatch.setattr("scaler.graph.planning.ASK", 2)
-
-    def order():
-        raise AssertionError("asked")
-
-    assert computed(TWICE, ["c"], order=order) == {"c": 3}
+def test_products_and_powers_of_the_same_parts_are_made_part_by_part():
+    """Depth first all parts of a would be kept until the last square is summed."""
+    parts = range(200)
+    graph = {(name, i): (add, i) for name in "ab" for i in parts}
+    graph |= {("aa", i): (operator.mul, ("a", i), ("a", i)) for i in parts}
+    graph |= {("bb", i): (operator.mul, ("b", i), ("b", i)) for i in parts}
+    graph |= {("ab", i): (operator.mul, ("a", i), ("b", i)) for i in parts}
+    for name in ("aa", "bb", "ab"):
+        graph |= {(name, "some", j): (sum, [(name, i) for i in parts[j : j + 4]]) for j in parts[::4]}
+        graph |= {(name, "all"): (sum, [(name, "some", j) for j in parts[::4]])}
+    wanted = [(name, "all") for name in ("aa", "bb", "ab")]
+    made = plan(from_tuples(graph), wanted)
+    needs = [needed for part in made.runs for needed in part.dependencies]
+    assert most_kept(range(len(needs)), needs) < 160, "of which 150 are the sums of four"
+    assert run(made) == computed(graph, wanted, order=dict.fromkeys(graph, 0))
 
 
 def test_the_heavier_branch_comes_first():
