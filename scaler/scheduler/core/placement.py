@@ -123,9 +123,7 @@ def sort_agents(state: ClusterState) -> None:
 
 def rotate(state: ClusterState, agent: AgentRecord) -> None:
     """An agent was given rows: others of its group have their turn before it."""
-    group = state.groups[agent.capabilities]
-    group.remove(agent)
-    group.sort(agent)
+    state.groups[agent.capabilities].rotate(agent)
     state.unsorted.pop(agent, None)
 
 
@@ -307,8 +305,7 @@ def _fill(
             members.remove(agent)
             continue
         yield from _give_some(state, queue, rows, agent, group.slots)
-        members.remove(agent)
-        members.sort(agent)
+        members.rotate(agent)
 
 
 def _give_some(

@@ -117,6 +117,12 @@ class AgentGroup:
             for group in self.wider.values():
                 group.remove(agent)
 
+    def rotate(self, agent: AgentRecord) -> None:
+        """Sort an agent that was given rows: others have their turn before it."""
+        if self.agents > 1:
+            self.remove(agent)
+        self.sort(agent)
+
     def forget(self, agent: AgentRecord) -> None:
         """An agent is gone."""
         self.agents -= 1
