@@ -151,6 +151,13 @@ def test_a_row_runs_where_most_of_its_input_is() -> None:
     assert fake.running(1) == [(30, 0, 1)]
 
 
+def test_rows_that_need_the_same_two_values_run_in_one_worker_and_one_value_moves() -> None:
+    fake = FakeAgent(2)
+    one, other = made(fake, 0, 10, live=True), made(fake, 1, 20, live=True)
+    fake.give_dependents(30, [[other, one], [one, other]])
+    assert [fake.told(slot, wm.Publish) for slot in (0, 1)] == [[], [(C, other)]]
+
+
 def test_a_row_whose_input_is_in_one_worker_waits_for_that_one() -> None:
     fake = FakeAgent(2)
     value = made(fake, 0, 10, live=True, size=900 * MB)
@@ -715,6 +722,24 @@ def test_work_goes_on_a_row_at_a_time_when_nothing_can_leave() -> None:
     fake.now += PAUSE
     fake.handle(ev.Tick())
     assert fake.asked(ev.Spill)  # and then it is tried again
+
+
+def test_what_was_brought_for_a_row_stays_until_the_row_may_run() -> None:
+    """While something leaves, nothing is handed out: what the row waited for went to disk again, for ever."""
+    fake = FakeAgent(1, total=100 * MB)
+    value = made(fake, 0, 10, size=20 * MB)
+    live = made(fake, 0, 20, live=True, size=(HARD + 1) * MB)
+    assert fake.asked(ev.Spill) == [(C, value)]
+    fake.handle(ev.Spilled((C, value)))
+    fake.give_dependents(30, [[value, live]])
+    assert fake.asked(ev.Restore) == [(C, value)]
+    fake.tell(ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(9 * MB, OWN)], C))
+    assert fake.asked(ev.Spill) == [(C, 5)]
+    fake.handle(ev.Restored((C, value)))
+    fake.handle(ev.Tick())
+    assert fake.asked(ev.Spill) == [] == fake.running(0)
+    fake.handle(ev.Spilled((C, 5)))
+    assert fake.running(0) == [(30, 0, 1)]
 
 
 def test_no_more_rows_run_at_once_than_there_is_room_for_their_results() -> None:

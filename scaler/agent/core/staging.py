@@ -87,6 +87,7 @@ def _look(state: HostState, keys: list[Key], anywhere: bool) -> tuple[int | None
     """The worker that a row has to run in, None for any; and the objects that have to be brought for it."""
     index, workers = state.objects.index, state.workers.records
     live: dict[int, int] = {}
+    slots: dict[Key, int] = {}
     missing = []
     for key in keys:
         entry = index.get(key)
@@ -98,11 +99,14 @@ def _look(state: HostState, keys: list[Key], anywhere: bool) -> tuple[int | None
                 missing.append(key)
             else:
                 live[entry.slot] = live.get(entry.slot, 0) + entry.size
+                slots[key] = entry.slot
     if not live:
         return None, missing
     slot = max(live, key=live.__getitem__)
     if len(live) > 1:
-        missing += [key for key in keys if key in index and index[key].slot in live and index[key].slot != slot]
+        # of those with as much the one with the oldest value: rows that need the same two run there, and one moves
+        slot = slots[min(key for key in slots if live[slots[key]] == live[slot])]
+        missing += [key for key in slots if slots[key] != slot]
     return slot, missing
 
 
@@ -248,9 +252,7 @@ def settle(state: HostState, out: Outgoing) -> None:
         no_room, follow_ups.no_room = follow_ups.no_room, {}
         for key in arrived:
             for wait in waiting.of_key(key):
-                if waiting.note_arrival(wait, key):
-                    _end(state, wait)
-                    admit(state, out, wait.origin, wait.lo, wait.hi, front=True)
+                waiting.note_arrival(wait, key)
         for key in lost:
             for wait in waiting.of_key(key):
                 if key in no_room:
@@ -258,9 +260,25 @@ def settle(state: HostState, out: Outgoing) -> None:
                     out.refuse(no_room[key], *wait.origin.key, wait.lo, wait.hi)
                     continue
                 _give_back(state, out, wait, [other for other in wait.missing if other in lost])
+        _queue_complete(state, out)
         _begin_some(state, out)
         if not (follow_ups.arrived or follow_ups.lost):
             return
+
+
+def _queue_complete(state: HostState, out: Outgoing) -> None:
+    """Queue the rows that miss nothing; they keep what they need until workers may have them.
+
+    What nobody has pinned goes to disk while there is no room. Queued rows pin nothing: they would lose it before they
+    begin, and wait for it again, for ever.
+    """
+    complete = state.waiting.complete
+    while complete and not spilling.defers_work(state):
+        wait = next(iter(complete))
+        _end(state, wait)
+        admit(state, out, wait.origin, wait.lo, wait.hi, front=True)
+        if state.memory.is_full:
+            return  # a row at a time
 
 
 def _begin_some(state: HostState, out: Outgoing) -> None:

@@ -127,8 +127,11 @@ def _waiting(state: HostState) -> Iterator[Finding]:
             record = state.objects.records.get(key)
             if record is None or not record.wanted:
                 yield Finding(f"rows of {wait.origin.key} wait for {key}, which nobody brings", key[1])
-        if not wait.missing:
+        if not wait.missing and wait not in waiting.complete:
             yield Finding(f"rows of {wait.origin.key} wait for nothing", wait.origin.task.batch)
+    for wait in waiting.complete:
+        if wait.missing or wait not in waiting.begun:
+            yield Finding(f"rows of {wait.origin.key} are said to miss nothing", wait.origin.task.batch)
 
 
 def _objects(state: HostState) -> Iterator[Finding]:

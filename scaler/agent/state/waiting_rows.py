@@ -37,7 +37,7 @@ class WaitingSpan:
 class WaitingRows:
     """The waits of an agent: in order of priority and arrival those that have not begun, by key those that have."""
 
-    __slots__ = ("_batches", "_by_key", "_later", "_order", "begun", "coming", "rows", "stolen")
+    __slots__ = ("_batches", "_by_key", "_later", "_order", "begun", "coming", "complete", "rows", "stolen")
 
     def __init__(self) -> None:
         #: not begun, by -priority; and the priorities in order
@@ -45,6 +45,8 @@ class WaitingRows:
         self._order: list[int] = []
         #: those that have begun
         self.begun: dict[WaitingSpan, None] = {}
+        #: of those, the ones that miss nothing any more, and hold what they need until there is room to go on
+        self.complete: dict[WaitingSpan, None] = {}
         self._by_key: dict[Key, dict[WaitingSpan, None]] = {}
         self._batches: dict[Key, dict[WaitingSpan, None]] = {}
         #: rows that wait
@@ -88,12 +90,15 @@ class WaitingRows:
         if key in wait.missing:
             wait.missing.remove(key)
             self._unlist(wait, key)
+            if not wait.missing:
+                self.complete[wait] = None
         return not wait.missing
 
     def remove(self, wait: WaitingSpan) -> None:
         """Its rows wait no longer."""
         if wait.begun:
             del self.begun[wait]
+            self.complete.pop(wait, None)
             self.coming -= wait.cost
             self.stolen -= wait.anywhere
             for key in wait.missing:
