@@ -185,7 +185,10 @@ def completing_first(needs: Needs, kept: Iterable[int]) -> list[int]:
                 if left[need] == 1:
                     let_go.append(need)
             for value in let_go:
-                stack += missing(next(user for user in users[value] if not made[user]))
+                for user in users[value]:
+                    if not made[user]:
+                        stack += missing(user)
+                        break
     return order
 
 

@@ -76,6 +76,12 @@ def test_calls_that_are_completed_early_come_after_those_they_need(case):
     assert is_order(order, needs)
 
 
+def test_a_call_may_name_a_value_twice():
+    """As nodes that users make may."""
+    needs = [(), (0, 0), (1, 1, 0), (), (3, 3, 2)]
+    assert all(is_order(order(needs, []), needs) for order in ORDERS.values())
+
+
 @given(graphs())
 def test_the_better_of_the_orders_is_taken(case):
     needs, kept = case

@@ -151,6 +151,20 @@ def test_a_row_runs_where_most_of_its_input_is() -> None:
     assert fake.running(1) == [(30, 0, 1)]
 
 
+@pytest.mark.parametrize("options", [{"threads": 2}, {"timeout": 2.0}])
+def test_a_row_that_may_not_follow_another_does_not_come_in_the_place_of_one_whose_input_is_gone(options) -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.makes(0)
+    fake.give(15, 0, 1, priority=1)
+    fake.give(16, 0, 1, priority=1)
+    fake.give_dependents(30, [[10]])
+    fake.give(40, 0, 1, **options)
+    fake.handle(ev.FileMissing((C, 10)))
+    fake.finish(0)
+    assert fake.running(0) == [(16, 0, 1)]
+
+
 def test_rows_that_need_the_same_two_values_run_in_one_worker_and_one_value_moves() -> None:
     fake = FakeAgent(2)
     one, other = made(fake, 0, 10, live=True), made(fake, 1, 20, live=True)

@@ -179,6 +179,8 @@ def _dispatch(
             end = staging.usable(state, origin, lo, hi, worker.slot)
             if end == lo:  # what it needs was moved to disk meanwhile, or is gone
                 staging.admit(state, out, origin, lo, hi, front=True)
+                if worker.state is not IDLE:  # the next row may be none that may follow another one
+                    break
                 continue
         if state.suspects.count:
             first_suspect = state.suspects.first(origin.key, lo, end)
