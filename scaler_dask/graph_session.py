@@ -12,7 +12,7 @@ from scaler import Client as Engine
 from scaler.errors import ClientClosed
 from scaler.extension import Future as EngineFuture
 from scaler.extension import issue_warnings, memmaps_shared, with_warnings_kept
-from scaler.graph import Call, Constant, Node, Order
+from scaler.graph import Call, Constant, Node
 from scaler_dask.future_arguments import node_of
 from scaler_dask.future_state import FutureState
 from scaler_dask.keyed_future import Future
@@ -59,19 +59,18 @@ class GraphSession:
         self,
         nodes: Mapping[Any, Node],
         keys: Sequence[Any],
-        order: Order | None = None,
         options: Mapping[Any, Mapping[str, Any]] | None = None,
     ) -> SubmittedGraph:
         """Have these keys of a graph computed. Does not block; raises like `submit_graph` of the engine,
         and ClientClosed for keys that were of another client, which is closed.
 
-        `order`: as for `submit_nodes` of the engine; `options`: by key, what `with_options` takes.
+        `options`: by key, what `with_options` takes.
         """
         if self._wrap is not None:
             nodes = with_functions_wrapped(nodes, self._wrap)
         known = self._known_nodes(nodes, keys) if self._registry is not None else {}
         with memmaps_shared(self._engine) if self._shares_memmaps else contextlib.nullcontext():
-            futures = self._engine.submit_nodes({**nodes, **known} if known else nodes, keys, order, options)
+            futures = self._engine.submit_nodes({**nodes, **known} if known else nodes, keys, None, options)
         values = [node.value for node in known.values() if isinstance(node, Constant)]
         borrowed = frozenset(value for value in values if isinstance(value, EngineFuture))
         return SubmittedGraph(futures, borrowed)

@@ -69,11 +69,7 @@ def fewest_kept(needs: Needs, kept: Collection[int]) -> list[int]:
 
 def most_kept(order: Iterable[int], needs: Needs, kept: Iterable[int] = ()) -> int:
     """Return how many values there are at most, at the end of a call, if one is made after the other in this order."""
-    left = [0] * len(needs)
-    for need in itertools.chain.from_iterable(needs):
-        left[need] += 1
-    for number in kept:
-        left[number] = _KEPT
+    left = _uses(needs, kept)
     alive = most = 0
     for number in order:
         alive += 1
@@ -96,13 +92,10 @@ def releasing_first(needs: Needs, kept: Iterable[int]) -> list[int]:
     [0, 1, 2, 5, 6, 3, 4]
     """
     #: of each value, the calls that need it and have not been made; and the sum of their numbers
-    left, rest = [0] * len(needs), [0] * len(needs)
+    left, rest = _uses(needs, kept), [0] * len(needs)
     for number, needed in enumerate(needs):
         for need in needed:
-            left[need] += 1
             rest[need] += number
-    for number in kept:
-        left[number] = _KEPT
     made = bytearray(len(needs))
     #: call -> those that wait for it in order to let go of something; and how many of their needs are there already
     waiting: dict[int, list[int]] = {}
@@ -150,9 +143,7 @@ def completing_first(needs: Needs, kept: Iterable[int]) -> list[int]:
         for need in needed:
             users[need].append(number)
     #: of each value, the calls that need it and have not been made; of each call, the values that are not there yet
-    left, lacks = list(map(len, users)), list(map(len, needs))
-    for number in kept:
-        left[number] = _KEPT
+    left, lacks = _uses(needs, kept), list(map(len, needs))
     made = bytearray(len(needs))
     order: list[int] = []
 
@@ -190,6 +181,16 @@ def completing_first(needs: Needs, kept: Iterable[int]) -> list[int]:
                         stack += missing(user)
                         break
     return order
+
+
+def _uses(needs: Needs, kept: Iterable[int]) -> list[int]:
+    """How often calls name each value; `_KEPT` for those that are kept."""
+    uses = [0] * len(needs)
+    for need in itertools.chain.from_iterable(needs):
+        uses[need] += 1
+    for number in kept:
+        uses[number] = _KEPT
+    return uses
 
 
 def is_order(order: Sequence[int], needs: Needs) -> bool:

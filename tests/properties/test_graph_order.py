@@ -12,20 +12,11 @@ from scaler.graph.order import completing_first, fewest_kept, heaviest_first, is
 
 def most_kept(order, needs, kept=()):
     """Return how many values there are at most after a call, those let go of that nobody needs any more."""
-    users = [0] * len(needs)
-    for needed in needs:
-        for need in needed:
-            users[need] += 1
-    for number in kept:
-        users[number] += 1
-    alive = most = 0
+    users = [[user for user, needed in enumerate(needs) if number in needed] for number in range(len(needs))]
+    made, most = set(), 0
     for number in order:
-        alive += 1
-        for need in needs[number]:
-            users[need] -= 1
-            alive -= not users[need]
-        alive -= not users[number]
-        most = max(most, alive)
+        made.add(number)
+        most = max(most, sum(value in kept or not made.issuperset(users[value]) for value in made))
     return most
 
 

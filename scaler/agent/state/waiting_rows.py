@@ -85,14 +85,13 @@ class WaitingRows:
         """Those that miss this object."""
         return list(self._by_key.get(key, ()))
 
-    def note_arrival(self, wait: WaitingSpan, key: Key) -> bool:
-        """An object has come; true if it was the last one."""
+    def note_arrival(self, wait: WaitingSpan, key: Key) -> None:
+        """An object has come; with the last one the wait is complete."""
         if key in wait.missing:
             wait.missing.remove(key)
             self._unlist(wait, key)
             if not wait.missing:
                 self.complete[wait] = None
-        return not wait.missing
 
     def remove(self, wait: WaitingSpan) -> None:
         """Its rows wait no longer."""
