@@ -5,6 +5,7 @@ from simulator.scripted import FakeAgent, ended, spans, task
 
 from scaler.agent.core import events as ev
 from scaler.agent.core.bringing import MAX_TRIES, RETRY_SECONDS
+from scaler.agent.core.dispatching import SHORT_BYTES, SHORT_US
 from scaler.agent.core.spilling import PAUSE
 from scaler.agent.state.memory import HARD, SOFT
 from scaler.agent.state.object_records import ObjectState
@@ -179,6 +180,26 @@ def test_a_row_whose_input_is_in_one_worker_waits_for_that_one() -> None:
     fake.give_dependents(30, [[value]], size=900 * MB)
     assert fake.running(0) == [(20, 0, 1), (30, 0, 1)]
     assert not fake.runs.get(1)
+
+
+@pytest.mark.parametrize(
+    ("size", "us", "together"), [(MB, 100, 16), (MB, 500, 4), (SHORT_BYTES, 100, 2), (MB, int(SHORT_US), 2)]
+)
+def test_short_rows_are_handed_out_together_to_the_one_worker_that_has_what_they_need(size, us, together) -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.makes(0, live=True, size=size, us=us)
+    for batch in range(20, 40):
+        fake.give_dependents(batch, [[10]])
+    assert fake.running(0) == [(batch, 0, 1) for batch in range(20, 20 + together)]
+
+
+def test_those_that_any_worker_could_run_are_not() -> None:
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10)
+    for batch in range(20, 40):
+        fake.give_dependents(batch, [[value]])
+    assert fake.running(0) == [(20, 0, 1), (21, 0, 1)]
 
 
 def test_a_row_moves_to_an_idle_worker_when_waiting_takes_longer() -> None:

@@ -3,6 +3,7 @@
 Rows go to workers by what they should take: one while a function is unknown, about `DISPATCH_US` worth once it is
 known, and a second dispatch before the first is done, so that a worker never waits for its agent. A dispatch is a span
 of rows; where those that are next come in short ones, as in graphs, several are handed out, about `SHORT_US` worth.
+Where the parts of a group are taken out one by one, each for itself would cost more in messages than in its worker.
 Rows handed out and not begun are taken back when another worker idles. A row that may have ended a worker before is
 handed to one that has nothing else, and nothing comes behind it (see state/suspects.py). A worker takes those rows
 first that use what only it has; one with nothing to do gets rows that are for a busy one, when moving what they use
@@ -19,6 +20,7 @@ from scaler.agent.core.events import ToWorker
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
+from scaler.agent.state.ready_rows import RowQueue
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import BUSY, IDLE, Dispatch, WorkerRecord
 from scaler.protocol.messages import FRESH
@@ -31,8 +33,8 @@ DISPATCH_US = 8_000.0
 DISPATCH_ROWS = 16_384
 #: a worker that has less than so many microseconds of work, in at most so many dispatches, is given more
 SHORT_US, SHORT_DISPATCHES = 2_000.0, 16
-#: bytes that the results of one dispatch should take, at most
-DISPATCH_BYTES = 64 << 20
+#: bytes that the results of one dispatch should take, at most; and those of rows that are given in so many dispatches
+DISPATCH_BYTES, SHORT_BYTES = 64 << 20, 4 << 20
 
 
 def feed(state: HostState, out: Outgoing) -> None:
@@ -61,7 +63,7 @@ def feed(state: HostState, out: Outgoing) -> None:
     for worker in fed:
         if worker.state is BUSY and now < worker.due and not worker.gives_back:
             found = ready.of(worker.slot)
-            if found is not None and _may_follow(state, worker, found[0].head):
+            if found is not None and _may_follow(state, worker, *found):
                 _dispatch(state, out, worker, len(fed))
                 if not (ready.general.rows or ready.local):
                     return
@@ -69,25 +71,31 @@ def feed(state: HostState, out: Outgoing) -> None:
         _feed_idle(state, out, fed)
 
 
-def _may_follow(state: HostState, worker: WorkerRecord, head: RowRange) -> bool:
-    """A busy worker is to have rows of this range, too: it has one dispatch, or so little in some that it runs out."""
+def _may_follow(state: HostState, worker: WorkerRecord, queue: RowQueue, whose: int | None) -> bool:
+    """A busy worker is to have rows of this queue, too: it has one dispatch, or so little in some that it runs out."""
     dispatches = len(worker.dispatches)
-    first = worker.first
+    first, head = worker.first, queue.head
     if dispatches >= SHORT_DISPATCHES or head.task.timeout or first.origin.task.timeout or first.is_alone:
         return False
     if dispatches == 1:
         return True
-    if head.task.priority < first.origin.task.priority or not _is_short(state, head):
+    if head.task.priority < first.origin.task.priority or not _is_short(state, head, whose):
         return False  # more urgent ones may be on their way
     expected = worker.expected
     return expected is not None and expected < SHORT_US
 
 
-def _is_short(state: HostState, head: RowRange) -> bool:
-    """Rows of this range take little time and no room: it does not matter which worker has them in advance."""
-    if head.stored or head.is_alone:
+def _is_short(state: HostState, head: RowRange, whose: int | None) -> bool:
+    """Rows of this range take little time and no room: it does not matter which worker has them in advance.
+
+    Of those that are for one worker, for what it has, the results may take some room: no other one is to have them.
+    """
+    function, estimates = head.function, state.estimates
+    if head.is_alone or estimates.durations.get(function, inf) >= SHORT_US:
         return False
-    return head.function not in state.estimates.sizes and state.estimates.durations.get(head.function, inf) < SHORT_US
+    if whose is None:
+        return not head.stored and function not in estimates.sizes
+    return estimates.sizes.get(function, 0.0) < SHORT_BYTES
 
 
 def _feed_idle(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
@@ -122,7 +130,7 @@ def _feed_by_slots(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> 
     for worker in fed if free >= 0 else ():
         if worker.state is BUSY and state.now < worker.due and worker.slots == 1 and not worker.gives_back:
             found = ready.within(worker.slot, 1, pool.target)
-            if found is not None and found[0] is not ready.wide and _may_follow(state, worker, found[0].head):
+            if found is not None and found[0] is not ready.wide and _may_follow(state, worker, *found):
                 _dispatch(state, out, worker, len(fed), free=1)
     for worker in fed if idle and free > 0 else ():  # rows that were to be for one worker are for any now
         if worker.state is IDLE and _dispatch(state, out, worker, len(fed), free=free):
@@ -152,7 +160,7 @@ def _dispatch(
         elif (
             queue is not first
             or head.task.priority < priority
-            or not _is_short(state, head)
+            or not _is_short(state, head, whose)
             or each is None
             or each > most_us
         ):
@@ -194,7 +202,7 @@ def _dispatch(
         _hand_over(state, out, worker, origin, lo, hi, each).is_alone = is_alone
         first, priority = queue, origin.task.priority
         left -= hi - lo
-        if left <= 0 or is_alone or not _is_short(state, origin):
+        if left <= 0 or is_alone or not _is_short(state, origin, whose):
             break
         most_us = min(most_us, SHORT_US) - (each or 0.0) * (hi - lo)
     return first is not None
