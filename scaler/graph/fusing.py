@@ -47,13 +47,14 @@ def fuse(
         if size >= limit:
             continue
         mine = []
-        for need in needs:
+        # those made last go first: what the others need would be kept until this row
+        for need in sorted(needs, reverse=True) if len(needs) > 1 else needs:
             if need >= 0 and needed_once[need] and size + sizes[need] <= limit:
                 size += sizes[need]
                 is_fused[need] = True
                 mine.append(need)
         if mine:
-            members[row] = mine
+            members[row] = mine[::-1]
             sizes[row] = size
     if not members:
         return list(entries), list(dependencies), list(range(len(entries)))

@@ -72,6 +72,14 @@ def test_a_fused_row_has_no_more_steps_than_it_may(needs: list[list[int]], limit
     assert all(0 <= number < len(left) for number in numbers)
 
 
+def test_of_several_rows_the_one_made_last_is_fused_as_what_it_needs_is_kept_for_the_shortest_time() -> None:
+    dependencies = [(), (), (0, 1), (), (), (3, 4), (2, 5)]
+    entries = [(f"k{row}", name) for row in range(7)]
+    _, left, numbers = fuse(entries, dependencies, [row in (2, 5) for row in range(7)], 2)
+    assert left == [(), (), (0, 1), (), (), (3, 4, 2)]
+    assert numbers == [0, 1, 2, 3, 4, 5, 5]
+
+
 def test_nothing_is_fused_in_small_graphs_and_for_large_clusters() -> None:
     assert fusion_limit(1_000, 100) == 1
     assert fusion_limit(1_000_000, None) == 1
