@@ -2,8 +2,8 @@
 
 Rows go to workers by what they should take: one while a function is unknown, about `DISPATCH_US` worth once it is
 known, and a second dispatch before the first is done, so that a worker never waits for its agent. A dispatch is a span
-of rows; where those that are next come in short ones, as in graphs, several are handed out, about `SHORT_US` worth.
-Where the parts of a group are taken out one by one, each for itself would cost more in messages than in its worker.
+of rows; where those that are next come in short ones, as in graphs, several are handed out, about `SHORT_US` worth: the
+parts of a group, taken out one by one, would cost more in messages than in their worker.
 Rows handed out and not begun are taken back when another worker idles. A row that may have ended a worker before is
 handed to one that has nothing else, and nothing comes behind it (see state/suspects.py). A worker takes those rows
 first that use what only it has; one with nothing to do gets rows that are for a busy one, when moving what they use
@@ -33,8 +33,10 @@ DISPATCH_US = 8_000.0
 DISPATCH_ROWS = 16_384
 #: a worker that has less than so many microseconds of work, in at most so many dispatches, is given more
 SHORT_US, SHORT_DISPATCHES = 2_000.0, 16
-#: bytes that the results of one dispatch should take, at most; and those of rows that are given in so many dispatches
-DISPATCH_BYTES, SHORT_BYTES = 64 << 20, 4 << 20
+#: bytes that the results of one dispatch should take, at most
+DISPATCH_BYTES = 64 << 20
+#: and those of each short row, so that all that a worker is given in advance take no more
+SHORT_BYTES = DISPATCH_BYTES // SHORT_DISPATCHES
 
 
 def feed(state: HostState, out: Outgoing) -> None:
