@@ -78,24 +78,32 @@ def test_an_agent_that_has_moved_objects_to_disk_keeps_no_memory_for_the_next(da
     until(lambda: process.memory_full_info().uss - before < 6 * MB, "its memory to be given back")
 
 
-#: how many blocks of 4 MB have mappings of their own after that
+#: whether a block of so many MB has a mapping of its own after that
 _LEARNED = f"""{_INFO}
 import sys
 from scaler.worker import heap
 
 heap.learn(int(sys.argv[1]))
 before = info().hblks
-block = bytes(4 << 20)
+block = bytes(int(sys.argv[2]) << 20)
 print(info().hblks - before)
 """
 
 
 @pytest.mark.parametrize(
-    ("tunables", "room", "mapped"),
-    [("", 200 * MB, "0"), ("", 20 * MB, "1"), ("glibc.malloc.mmap_threshold=1000000", 200 * MB, "1")],
+    ("tunables", "room", "block", "mapped"),
+    [
+        ("", 1_000 * MB, 31, "0"),
+        ("", 200 * MB, 4, "0"),
+        ("", 200 * MB, 31, "1"),
+        ("", 20 * MB, 4, "1"),
+        ("glibc.malloc.mmap_threshold=1000000", 200 * MB, 4, "1"),
+    ],
 )
-def test_a_worker_begins_with_what_glibc_learns_unless_memory_is_short_or_the_user_has_told_it(tunables, room, mapped):
-    command = [sys.executable, "-c", _LEARNED, str(room)]
+def test_a_worker_begins_with_what_glibc_learns_unless_memory_is_short_or_the_user_has_told_it(
+    tunables, room, block, mapped
+):
+    command = [sys.executable, "-c", _LEARNED, str(room), str(block)]
     environ = {**os.environ, "GLIBC_TUNABLES": tunables}
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ)
     if "mallinfo2" in ran.stderr:
