@@ -68,7 +68,9 @@ def _arguments() -> argparse.Namespace:
         "--seconds", type=float, default=120.0, help="for each case (default: 120), or longer for few openings"
     )
     parser.add_argument("--only", type=names_of(CASES), default=cases, metavar="NAME,...", help=", ".join(CASES))
-    parser.add_argument("--engines", type=names_of(ENGINES), default=["scaler"], help="(default: scaler)")
+    parser.add_argument(
+        "--engines", type=names_of(ENGINES), default=None, help="(default: scaler, or the first that a case is for)"
+    )
     parser.add_argument("--worse", type=float, default=3.0, metavar="PERCENT", help="the limit (default: 3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where each pair goes, as a line of JSON")
     parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
@@ -183,11 +185,13 @@ class _Side:
 
 
 def _pairs(before: Path, after: Path, case: str, engine: str, chance: random.Random) -> Iterator[tuple[Sample, Sample]]:
-    """Samples of an opening of the two states. The first of each figure is left out: engines have just been opened.
+    """Samples of an opening of the two states.
 
-    Raises `_Incomparable`.
+    The first of a figure is left out, as engines have just been opened, unless it has no other: that of a case which
+    starts what it measures. Raises `_Incomparable`.
     """
-    warm = set()
+    #: of each figure, the first; None once there has been another
+    first: dict[str, tuple[Sample, Sample] | None] = {}
     with contextlib.ExitStack() as stack:
         sides = [stack.enter_context(contextlib.closing(_Side(tree, case, engine))) for tree in (before, after)]
         while True:
@@ -199,12 +203,15 @@ def _pairs(before: Path, after: Path, case: str, engine: str, chance: random.Ran
                 for when, side, sample in zip(("before", "now"), sides, (old, new), strict=True):
                     if sample is None and side.has_failed():
                         raise _Incomparable(f"{case} failed {when}:\n{side.last_lines()}")
+                yield from filter(None, first.values())
                 return
             if old.figure != new.figure:
                 raise _Incomparable(f"{case}: the two states have other figures, {old.figure} and {new.figure}")
-            if old.figure in warm:
+            if old.figure in first:
+                first[old.figure] = None
                 yield old, new
-            warm.add(old.figure)
+            else:
+                first[old.figure] = old, new
 
 
 def compared(pairs: Pairs, limit: float) -> Iterator[list[str]]:
@@ -226,11 +233,22 @@ def compared(pairs: Pairs, limit: float) -> Iterator[list[str]]:
             ]
 
 
+def _engines_of(case: str, wanted: Sequence[str] | None) -> list[str]:
+    """Those of the wanted engines that a case is for; without any wish, `scaler` or else its first."""
+    engines = CASES[case].engines
+    if wanted is None:
+        return ["scaler"] if "scaler" in engines else [engines[0]]
+    found = [engine for engine in wanted if engine in engines]
+    if not found:
+        print(f"{case} is for {', '.join(engines)} only: not compared", file=sys.stderr)
+    return found
+
+
 def _measure(before: Path, after: Path, options: argparse.Namespace) -> Iterator[tuple[int, Sample, Sample]]:
     """Number of the opening, and a pair."""
     for case in options.only:
         chance = random.Random(case)  # by turns a figure's third sample, say, might have the same side first each time
-        for engine in (engine for engine in options.engines if engine in CASES[case].engines):
+        for engine in _engines_of(case, options.engines):
             print(f"{case} on {engine}, {options.seconds:.0f} s", file=sys.stderr, flush=True)
             end, opening = time.monotonic() + options.seconds, 0
             try:

@@ -5,8 +5,29 @@ import random
 
 import pytest
 
-from bench.compare import Ratio, compared, ratio_of
+from bench.compare import Ratio, _engines_of, _pairs, compared, ratio_of
 from bench.figures import FIGURES
+
+#: another state of this project, as far as it is asked for samples: one figure three times, and one once
+_STATE = """
+from dataclasses import dataclass
+
+@dataclass
+class Sample:
+    figure: str
+    engine: str
+    value: float
+    rows: int
+
+class Case:
+    def measure(self, engine, repetitions):
+        yield Sample("submit", engine, 1.0, 0)
+        yield Sample("memory_empty", engine, 50.0, 0)
+        yield Sample("submit", engine, 2.0, 0)
+        yield Sample("submit", engine, 3.0, 0)
+
+CASES = {"both": Case()}
+"""
 
 
 def test_a_rate_is_better_if_it_is_more_and_a_time_if_it_is_less():
@@ -46,3 +67,24 @@ def test_what_many_pairs_of_one_opening_say_counts_once():
     often, seldom = [(100.0, 50.0)] * 50, [(100.0, 100.0)] * 2
     [_, row] = compared({("submit", "scaler"): [often, *[seldom] * 7]}, 0.03)
     assert row[3:] == ["1.000", "1.000 and 1.000", "8", "64", "not worse"]
+
+
+def test_the_first_of_a_figure_is_left_out_unless_it_has_no_other(tmp_path):
+    cases = tmp_path / "bench" / "cases"
+    cases.mkdir(parents=True)
+    (tmp_path / "bench" / "__init__.py").touch()
+    (cases / "__init__.py").write_text(_STATE)
+    pairs = list(_pairs(tmp_path, tmp_path, "both", "scaler", random.Random(0)))
+    assert sorted((old.figure, old.value, new.value) for old, new in pairs) == [
+        ("memory_empty", 50.0, 50.0),
+        ("submit", 2.0, 2.0),
+        ("submit", 3.0, 3.0),
+    ]
+
+
+def test_a_case_is_compared_with_its_own_engine_and_says_so_if_none_of_those_wanted_is_one(capsys):
+    assert _engines_of("million", None) == ["daemons"]
+    assert _engines_of("argument", None) == ["scaler"]
+    assert _engines_of("argument", ["daemons", "threads"]) == ["daemons"]
+    assert _engines_of("million", ["scaler"]) == []
+    assert capsys.readouterr().err == "million is for daemons only: not compared\n"
