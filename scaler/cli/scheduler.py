@@ -6,6 +6,7 @@ import sys
 
 from scaler.cli.command import call, make_command
 from scaler.cli.logs import set_up
+from scaler.common import asyncio_alone
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import OptionError, SchedulerConfig
 from scaler.errors import ScalerError
@@ -13,6 +14,7 @@ from scaler.errors import ScalerError
 
 def run(config: SchedulerConfig) -> int:
     """Runs the scheduler; returns the exit code."""
+    asyncio_alone.load()
     from scaler.scheduler import server  # `-h` and mistakes are answered without loading the engine
 
     set_up(config.log_level, config.log_path)

@@ -63,9 +63,11 @@ def collect_rarely() -> None:
 class HeapTrim:
     """Gives back what is free in the middle of the heap, in a pause after something was done. One thread calls it."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause: float = PAUSE, busy: float = BUSY_SECONDS) -> None:
+        """A pause is one of so many seconds; without any, it is given back after `busy` seconds."""
+        self._pause, self._busy = pause, busy
         #: when to do so, seconds; None: nothing was done since
-        self._due: float | None = None
+        self.due: float | None = None
         self._last = -TRIM_SECONDS
         #: since when there has been something to do without a pause
         self._since = 0.0
@@ -73,12 +75,12 @@ class HeapTrim:
     def look(self, is_busy: bool, now: float) -> None:
         """Whether there is something to do. Does not block: a thread of its own takes the few ms that it takes."""
         if is_busy:
-            if self._due is None:
+            if self.due is None:
                 self._since = now
-            self._due = min(max(now + PAUSE, self._last + TRIM_SECONDS), self._since + BUSY_SECONDS)
-        if self._due is None or now < self._due:
+            self.due = min(max(now + self._pause, self._last + TRIM_SECONDS), self._since + self._busy)
+        if self.due is None or now < self.due:
             return
-        self._due, self._last = None, now
+        self.due, self._last = None, now
         trim = _of_libc("malloc_trim")
         if trim is not None:
             with contextlib.suppress(RuntimeError):  # there can be no more threads

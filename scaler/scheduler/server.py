@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.later_modules import LaterModules
-from scaler.common.long_lived import collect_rarely
+from scaler.common.long_lived import HeapTrim, collect_rarely
 from scaler.common.loop import Ending, ignore_ending_signals, make_loop
 from scaler.common.process_limits import lack_of_descriptors
 from scaler.config import SchedulerConfig
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("scaler.scheduler")
 
+#: seconds without a row after which memory that is free is given back
+HEAP_PAUSE = 0.25
 #: seconds for which the address of a scheduler that has stepped down may be in use
 REOPEN_SECONDS = 10.0
 #: connections for which there is to be room: an agent and a client
@@ -148,6 +150,7 @@ class Server:
         self._missing: MissingAgents | None = None
         paired = () if succession is None else (*OF_PAIRS, *modules_of(config))
         self._later = LaterModules((*LATER, *paired), time.monotonic())
+        self._heap = HeapTrim(HEAP_PAUSE, math.inf)
         self._wake: float | None = None
         #: when the loop wakes up though nothing has happened, seconds
         self._planned = math.inf
@@ -277,7 +280,11 @@ class Server:
                 self._carry_out(wish)
         if self._stopping or (agent is not None and agent.stopped):
             self.loop.stop()
-        wishes = [self._wake, self._composition.wake, None if agent is None else agent.wake, self._later.wake]
+        if agent is None and due:  # one that is here does that itself
+            self._heap.look(self._core.has_rows, now)
+        wishes = [
+            self._wake, self._composition.wake, None if agent is None else agent.wake, self._later.wake, self._heap.due,
+        ]  # fmt: skip
         if self._listener.state.has_strangers or (
             self._monitor_listener is not None and self._monitor_listener.state.has_strangers
         ):

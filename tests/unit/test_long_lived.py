@@ -1,5 +1,6 @@
 """Memory of processes that live for weeks."""
 
+import math
 import subprocess
 import sys
 import threading
@@ -66,3 +67,17 @@ def test_that_is_done_once_in_a_pause_and_not_often(monkeypatch: pytest.MonkeyPa
     for now in map(float, range(900, 2100)):  # hours of rest before it do not make a moment's work a long one
         trim.look(now == 2000.0, now)
     assert begun == [901.0, 2002.0]
+
+
+def test_where_work_is_never_interrupted_only_a_pause_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[float] = []
+    monkeypatch.setattr(threading, "Thread", lambda **_: type("", (), {"start": lambda _: begun.append(now)})())
+    trim = long_lived.HeapTrim(0.25, math.inf)
+    for now in (second / 4 for second in range(4, 4_000)):
+        trim.look(True, now)
+    assert begun == []
+    assert trim.due == 1_000.0
+    for now in (1_000.0, 1_000.25, 1_000.5):
+        trim.look(False, now)
+    assert begun == [1_000.0]
+    assert trim.due is None

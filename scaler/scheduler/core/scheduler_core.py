@@ -256,6 +256,11 @@ class SchedulerCore:
                 return False
         return True
 
+    @property
+    def has_rows(self) -> bool:
+        """Some client waits for a row. Looks at all clients."""
+        return any(client.outstanding for client in self.state.clients.values())
+
     def _run(self, moves: list[Move]) -> None:
         if moves:
             try:
