@@ -74,23 +74,39 @@ def connect(
 
 def _attempt(wanted: Address, security: Security, deadline: float | None, shortcut: bool, limit: int) -> Connection:
     candidates = wanted.for_client().resolve()
-    if shortcut:
-        for numeric in candidates:
-            local = unix.connect_unix(wanted, numeric, limit, min(1.0, _left(deadline) or 1.0))
-            if local is not None:
-                return local
-    return _shake_hands(wanted, candidates, security, deadline, limit)
+    local = _by_local_socket(wanted, candidates, deadline, limit) if shortcut else None
+    if local is None:
+        listening = _find_listening(wanted, candidates, deadline, greets=False)
+        if shortcut:  # it has begun to listen just now, and by the local socket first
+            local = _by_local_socket(wanted, candidates, deadline, limit)
+    return _shake_hands(wanted, candidates, listening, security, deadline, limit) if local is None else local
+
+
+def _by_local_socket(
+    wanted: Address, candidates: list[Address], deadline: float | None, limit: int
+) -> Connection | None:
+    for numeric in candidates:
+        local = unix.connect_unix(wanted, numeric, limit, min(1.0, _left(deadline) or 1.0))
+        if local is not None:
+            return local
+    return None
 
 
 def _shake_hands(
-    wanted: Address, candidates: list[Address], security: Security, deadline: float | None, limit: int
+    wanted: Address,
+    candidates: list[Address],
+    listening: Address,
+    security: Security,
+    deadline: float | None,
+    limit: int,
 ) -> Connection:
-    """A connection by tcp, after several handshakes if need be: see the top."""
+    """A connection by tcp to the candidate that listens, after several handshakes if need be: see the top."""
     from scaler.transport.zeromq import ZeroMQConnection  # here, so that local clients never load ZeroMQ
 
     for pause in (0.0, *AGAIN):
-        time.sleep(pause)
-        listening = _find_listening(wanted, candidates, deadline, greets=pause > 0.0)
+        if pause:
+            time.sleep(pause)
+            listening = _find_listening(wanted, candidates, deadline, greets=True)
         began = time.monotonic()
         try:
             return ZeroMQConnection(wanted, listening, security, limit, deadline)

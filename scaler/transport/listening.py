@@ -58,21 +58,24 @@ class _TwoListeners:
         self._pid = os.getpid()
         self._poller = new_poller()
         #: until somebody comes to the tcp port
-        self._reserved: socket.socket | None = tcp_listening.open_socket(numeric)
+        self._reserved: socket.socket | None = tcp_listening.reserve(numeric)
         port = self._reserved.getsockname()[1]
-        self._poller.add(self._reserved.fileno())
         self._far_of = partial(_zeromq_peers, numeric.with_port(port), security, self._poller, state)
         self._far: ZeroMQPeers | None = None
         self.address = address.with_port(port)
         self.state = state
         self._near: unix.UnixPeers | None = None
-        if shortcut:
-            try:
+        try:
+            if shortcut:  # first: who finds the port open looks for the local socket once more
                 self._near = unix.listen_unix(numeric.with_port(port), self._poller, state)
-            except BaseException:
-                self._reserved.close()
-                self._poller.close()
-                raise
+            tcp_listening.let_in(self._reserved, numeric.with_port(port))
+            self._poller.add(self._reserved.fileno())
+        except BaseException:
+            if self._near is not None:
+                self._near.close(0)
+            self._reserved.close()
+            self._poller.close()
+            raise
         self._open = True
         self.fileno = self._poller.fileno
 

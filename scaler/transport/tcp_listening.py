@@ -15,8 +15,11 @@ from scaler.transport.address import Address
 _BACKLOG = 4096
 
 
-def open_socket(address: Address) -> socket.socket:
-    """Listen at a numeric address; port 0 picks a free one. Raises `AddressInUse`, `AddressError`."""
+def reserve(address: Address) -> socket.socket:
+    """Take a numeric address, at which nobody is let in yet; port 0 picks a free one.
+
+    Raises `AddressInUse`, `AddressError`.
+    """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     sock = socket.socket(family)
     try:
@@ -25,12 +28,23 @@ def open_socket(address: Address) -> socket.socket:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.bind((address.host, address.port))
-        sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
-        if error.errno == errno.EADDRINUSE:
-            raise AddressInUse(f"another program listens at {address.url}: choose another port") from None
-        if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
-            raise AddressError(f"{address.url}: {address.host} is no address of this machine") from None
-        raise AddressError(f"cannot listen at {address.url}: {error}") from None
+        raise _trouble(address, error) from None
     return sock
+
+
+def let_in(sock: socket.socket, address: Address) -> None:
+    """Listen at an address that was reserved. Raises `AddressInUse` if somebody does who reserved it, too."""
+    try:
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        raise _trouble(address, error) from None
+
+
+def _trouble(address: Address, error: OSError) -> AddressError | AddressInUse:
+    if error.errno == errno.EADDRINUSE:
+        return AddressInUse(f"another program listens at {address.url}: choose another port")
+    if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+        return AddressError(f"{address.url}: {address.host} is no address of this machine")
+    return AddressError(f"cannot listen at {address.url}: {error}")

@@ -35,6 +35,7 @@ from scaler.transport import (
     connecting,
     listen,
     listening,
+    tcp_listening,
     unix,
     zeromq,
 )
@@ -47,6 +48,12 @@ _DEADLINE = 20.0
 _SECURITY = Security.ephemeral()
 _linux = pytest.mark.skipif(sys.platform != "linux", reason="local sockets are abstract names, which Linux has")
 _KINDS = [pytest.param("unix", marks=_linux), "tcp"]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class Link:
@@ -729,3 +736,57 @@ def test_who_comes_is_let_in_where_nobody_tells_how_many_descriptors_there_are(
         assert state.is_full(3.0)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@_linux
+def test_a_scheduler_that_begins_just_now_is_found_by_its_local_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the looks at the local socket and at the port: it has both by then, the local socket first."""
+    port, begun = _free_port(), []
+    look = connecting._find_listening
+
+    def begin_and_look(*args: Any, **options: Any) -> Address:
+        begun.append(listen(f"tcp://127.0.0.1:{port}", _SECURITY))
+        return look(*args, **options)
+
+    monkeypatch.setattr(connecting, "_find_listening", begin_and_look)
+    connection = connect(f"tcp://127.0.0.1:{port}", _SECURITY)
+    try:
+        assert connection.kind == "unix"
+        assert len(begun) == 1
+    finally:
+        connection.close(0)
+        begun[0].close(0)
+
+
+@_linux
+def test_the_local_socket_is_there_before_the_port_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    port, order = _free_port(), []
+    listen_unix = unix.listen_unix
+
+    def looked(*args: Any) -> Any:
+        with socket.socket() as probe:
+            order.append(probe.connect_ex(("127.0.0.1", port)))
+        return listen_unix(*args)
+
+    monkeypatch.setattr(unix, "listen_unix", looked)
+    listen(f"tcp://127.0.0.1:{port}", _SECURITY).close(0)
+    assert order == [errno.ECONNREFUSED]
+
+
+@_linux
+def test_of_two_that_take_a_port_at_once_one_has_it_and_the_other_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both have bound it, as neither listened yet."""
+    port = _free_port()
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        let_in = tcp_listening.let_in
+        monkeypatch.setattr(tcp_listening, "let_in", lambda *args: (other.listen(), let_in(*args)))
+        descriptors = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(AddressInUse, match="choose another port"):
+            listen(f"tcp://127.0.0.1:{port}", _SECURITY)
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+    monkeypatch.undo()
+    listen(f"tcp://127.0.0.1:{port}", _SECURITY).close(0)
