@@ -364,6 +364,7 @@ class Daemon:
             self.loop.stop()
         if self._shell.stopped:
             self.loop.stop()
+        self.loop.is_idle = self._shell.is_nearly_idle
         wake = self._shell.wake if self._shell.wake is not None and self._shell.wake > now else now + 1.0
         if self._alive is not None:
             wake = min(wake, self._alive.renew(self._initiator.is_open, now))

@@ -144,6 +144,11 @@ class AgentShell:
         return bool(self._state.queued or self._state.running)
 
     @property
+    def is_nearly_idle(self) -> bool:
+        """One row runs at most, as when a client waits for each task before it submits the next."""
+        return self._state.workers.open_dispatches <= 1
+
+    @property
     def leaving(self) -> Leaving:
         """Whether this host is about to go."""
         return self._state.departure.reason

@@ -65,7 +65,7 @@ class Loop(Protocol):
     name: str
     #: sources that were readable since `step` last ran, in order; `step` takes them out
     ready: dict[object, None]
-    #: set by `step`: nothing is under way that would take the processor, so the loop may look for a moment (`spinning`)
+    #: set by `step`: hardly anything is under way that takes a processor: the loop may look for a moment (`spinning`)
     is_idle: bool
 
     def watch(self, fd: int, source: object) -> None:

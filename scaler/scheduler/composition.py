@@ -296,7 +296,7 @@ class Composition:
         pairing = self._pairing
         if self._parted:
             self._give_up_parted(now)
-        if pairing is not None:
+        if pairing is not None and (self._residents is not None or not pairing.rests(now)):
             yield from self._attend(pairing, now)
         if self._acceptor.turned_away:  # said while their connections are still there
             yield from self._acceptor.turned_away

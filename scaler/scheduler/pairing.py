@@ -140,6 +140,11 @@ class Pairing:
         if session is not None:
             self._succession.agent_left(session)
 
+    def rests(self, now: float) -> bool:
+        """There is no other scheduler, and nothing that `attend` would do."""
+        idle = not (self.events or self.replies or self._heard) and self._asked is None
+        return idle and self._succession.rests(now)
+
     def attend(self, now: float) -> list[PairWish]:
         """Time has passed, and agents were heard; what the shell is to do. The rest is in `events` and `replies`."""
         succession = self._succession

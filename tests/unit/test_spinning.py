@@ -95,3 +95,26 @@ def test_looks_in_vain_become_rare() -> None:
         assert spinner.poll(descriptors.poll, 1.0) == FOUND
         in_vain += len(descriptors.asked) > 1
     assert in_vain <= 8
+
+
+def test_others_are_let_go_between_two_looks() -> None:
+    descriptors, given = Descriptors(MOMENT / 2, MOMENT), []
+    spinner = Spinner(clock=descriptors.clock, give_way=lambda: given.append(len(descriptors.asked)))
+    spinner.poll(descriptors.poll, 1.0)
+    assert not given  # it slept
+    descriptors.asked.clear()
+    assert spinner.poll(descriptors.poll, 1.0) == FOUND
+    assert given == list(range(1, len(descriptors.asked)))  # but not behind the last, which has found something
+
+
+def test_who_was_kept_from_looking_by_those_it_let_go_sleeps() -> None:
+    descriptors = Descriptors(MOMENT / 2, MOMENT)
+
+    def give_way() -> None:
+        descriptors.now += 2 * INTERRUPTED
+
+    spinner = Spinner(clock=descriptors.clock, give_way=give_way)
+    spinner.poll(descriptors.poll, 1.0)
+    descriptors.asked.clear()
+    assert spinner.poll(descriptors.poll, 1.0) == FOUND
+    assert [timeout > 0 for timeout in descriptors.asked] == [False, True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
 from itertools import count
@@ -1008,3 +1009,55 @@ def test_an_agent_hears_no_scheduler_of_a_lower_term() -> None:
     initiator = Initiator(said)
     assert isinstance(welcomed_by(2), Established)
     assert isinstance(welcomed_by(1), Established)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_who_rests_would_do_nothing_if_it_looked(seed: int) -> None:
+    """What is left out then is what would change nothing, whatever was heard before."""
+    chance = random.Random(seed)
+    one, now = Succession(A, 111, chance.choice(("", "", B))), 1000.0
+    for _ in range(120):
+        now += chance.choice((0.0, 0.001, BEAT / 2, SUSPECT))
+        session = chance.randrange(1, 5)
+        match chance.randrange(9):
+            case 0:
+                one.agent_joined(session)
+            case 1:
+                one.agents_heard([session], now)
+            case 2:
+                one.agent_left(session)
+            case 3 if chance.random() < 0.1:
+                one.hear_partner(PartnerReport(epoch_of(chance.randrange(3), 9), chance.random() < 0.3, B, 0), now)
+            case 4 if chance.random() < 0.3:
+                one.lose_partner(now, said_goodbye=chance.random() < 0.5)
+            case 5:
+                one.consider(hello(session=session, epoch=epoch_of(chance.randrange(2), 5)), now)
+            case 6 if chance.random() < 0.1:
+                one.consider(hello(session=session, epoch=epoch_of(0, 5), roster=2, others=3), now)
+            case _:
+                pass
+        looks = copy.deepcopy(one)
+        if one.rests(now):
+            looks.tick(now)
+            assert looks.take() == []
+            assert _without_plans(looks) == _without_plans(one)
+        else:
+            one.tick(now)
+            one.take()
+
+
+def _without_plans(one: Succession) -> dict[str, object]:
+    """All that counts of it: not when it looks next, which does nothing either."""
+    seen = {**vars(one), "_roster": vars(one._roster), "_votes": vars(one._votes)}
+    del seen["_next_look"], seen["_next_beat"]
+    return seen
+
+
+def test_a_scheduler_without_another_one_rests() -> None:
+    one = Succession(A, 111)
+    one.tick(1.0)
+    one.take()
+    one.agent_joined(7)
+    assert one.rests(2.0)
+    one.partner = B
+    assert not one.rests(3.0)
