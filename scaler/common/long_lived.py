@@ -21,6 +21,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable
+from math import inf
 
 #: objects made and not gone since the collector last looked at young ones, at which it does: tables let go of their own
 COLLECT_AFTER = 50_000
@@ -66,21 +67,27 @@ class HeapTrim:
     def __init__(self, pause: float = PAUSE, busy: float = BUSY_SECONDS) -> None:
         """A pause is one of so many seconds; without any, it is given back after `busy` seconds."""
         self._pause, self._busy = pause, busy
-        #: when to do so, seconds; None: nothing was done since
+        #: when to look next at the latest, seconds; None: nothing is to be given back
         self.due: float | None = None
         self._last = -TRIM_SECONDS
-        #: since when there has been something to do without a pause
+        #: since when there has been something to do without a pause, and when that was seen last; None: not since
         self._since = 0.0
+        self._seen: float | None = None
 
     def look(self, is_busy: bool, now: float) -> None:
         """Whether there is something to do. Does not block: a thread of its own takes the few ms that it takes."""
         if is_busy:
-            if self.due is None:
+            if self._seen is None:
                 self._since = now
-            self.due = min(max(now + self._pause, self._last + TRIM_SECONDS), self._since + self._busy)
-        if self.due is None or now < self.due:
+            self._seen = now
+        if self._seen is None:
             return
-        self.due, self._last = None, now
+        at_latest = self._since + self._busy
+        due = min(max(self._seen + self._pause, self._last + TRIM_SECONDS), at_latest)
+        if now < due:
+            self.due = due if not is_busy else at_latest if at_latest < inf else None
+            return
+        self.due, self._seen, self._last = None, None, now
         trim = _of_libc("malloc_trim")
         if trim is not None:
             with contextlib.suppress(RuntimeError):  # there can be no more threads

@@ -280,8 +280,9 @@ class Server:
                 self._carry_out(wish)
         if self._stopping or (agent is not None and agent.stopped):
             self.loop.stop()
-        if agent is None and due:  # one that is here does that itself
-            self._heap.look(self._core.has_rows, now)
+        is_idle = self._core.is_idle
+        if agent is None and (due or is_idle is not self.loop.is_idle):  # one that is here does that itself
+            self._heap.look(not is_idle and self._core.has_rows, now)
         wishes = [
             self._wake, self._composition.wake, None if agent is None else agent.wake, self._later.wake, self._heap.due,
         ]  # fmt: skip
@@ -294,7 +295,7 @@ class Server:
         if self._succession is not None:
             wishes.append(self._succession.wake)
         self._plan(wishes, now, due)
-        self.loop.is_idle = self._core.is_idle
+        self.loop.is_idle = is_idle
 
     def _plan(self, wishes: list[float | None], now: float, due: bool) -> None:
         """Have the loop wake up at the first of these times; a later one than was planned may wait until that."""

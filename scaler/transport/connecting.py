@@ -77,16 +77,16 @@ def _attempt(wanted: Address, security: Security, deadline: float | None, shortc
     local = _by_local_socket(wanted, candidates, deadline, limit) if shortcut else None
     if local is None:
         listening = _find_listening(wanted, candidates, deadline, greets=False)
-        if shortcut:  # it has begun to listen just now, and by the local socket first
-            local = _by_local_socket(wanted, candidates, deadline, limit)
+        if shortcut:  # it may have begun to listen just now, and by the local socket first
+            local = _by_local_socket(wanted, candidates, deadline, limit, is_again=True)
     return _shake_hands(wanted, candidates, listening, security, deadline, limit) if local is None else local
 
 
 def _by_local_socket(
-    wanted: Address, candidates: list[Address], deadline: float | None, limit: int
+    wanted: Address, candidates: list[Address], deadline: float | None, limit: int, *, is_again: bool = False
 ) -> Connection | None:
     for numeric in candidates:
-        local = unix.connect_unix(wanted, numeric, limit, min(1.0, _left(deadline) or 1.0))
+        local = unix.connect_unix(wanted, numeric, limit, min(1.0, _left(deadline) or 1.0), is_again=is_again)
         if local is not None:
             return local
     return None

@@ -29,6 +29,10 @@ AVAILABLE = sys.platform == "linux"
 
 _log = logging.getLogger(__name__)
 
+#: seconds that a second look waits for somebody who was too busy at the first
+_AT_ONCE = 0.001
+#: looks at a name that is taken where nobody listens yet, and seconds between them
+_LOOKS, _BETWEEN = 50, 0.002
 #: What all local connections have as their address.
 HERE = "this machine"
 
@@ -240,9 +244,16 @@ class UnixPeers:
             self._poller.add(stream.fd)
 
 
-def connect_unix(address: Address, numeric: Address, limit: int, timeout: float) -> UnixConnection | None:
-    """A connection to the user's listener that `numeric` leads to, None if there is none on this machine."""
+def connect_unix(
+    address: Address, numeric: Address, limit: int, timeout: float, *, is_again: bool = False
+) -> UnixConnection | None:
+    """A connection to the user's listener that `numeric` leads to, None if there is none on this machine.
+
+    One that is busy is given so many seconds to accept; it was, and what there is to say was said, if this `is_again`.
+    """
     uid = os.geteuid()
+    if is_again:
+        timeout = _AT_ONCE
     for name in numeric.local_names(uid):
         attempt = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -251,41 +262,47 @@ def connect_unix(address: Address, numeric: Address, limit: int, timeout: float)
             if uid_of(attempt) == uid:
                 limit_waiting(attempt, 0)
                 return UnixConnection(address, attempt, limit)
-            _log.warning("another user holds the name of the local socket of %s: using tcp", address.url)
+            if not is_again:
+                _log.warning("another user holds the name of the local socket of %s: using tcp", address.url)
         except OSError:
             pass  # nobody there, or too busy to accept: tcp tells which
         attempt.close()
     return None
 
 
-def name_is_mine(address: Address) -> bool:
-    """True if the local name of the numeric `address` is taken by this user rather than by another."""
+def owner_of_name(address: Address) -> int | None:
+    """The user who listens under the local name of the numeric `address`; None if nobody does at this moment."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
         attempt.setblocking(False)
         try:
             attempt.connect(address.local_name(os.geteuid()))
-        except BlockingIOError:
-            return True
+        except BlockingIOError:  # somebody does, who has many to accept: whoever took the name of this user's port
+            return os.geteuid()
         except OSError:
-            return False
-        return uid_of(attempt) == os.geteuid()
+            return None
+        return uid_of(attempt)
 
 
 def listen_unix(address: Address, poller: Poller, state: ListenerState) -> UnixPeers | None:
     """Listen under the local name of the numeric `address`, None if another user squats on it (tcp works without).
 
-    Raises `AddressInUse` if this user listens there already.
+    Raises `AddressInUse` if this user listens there already, or somebody is about to.
     """
-    try:
-        return UnixPeers(address.local_name(os.geteuid()), poller, state)
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            _log.warning("no local socket for %s: %s", address.url, error)
+    for _ in range(_LOOKS):
+        try:
+            return UnixPeers(address.local_name(os.geteuid()), poller, state)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                _log.warning("no local socket for %s: %s", address.url, error)
+                return None
+        owner = owner_of_name(address)
+        if owner == os.geteuid():
+            raise AddressInUse(f"another scheduler of yours listens at {address.url}: choose another port")
+        if owner is not None:
+            _log.warning("another user holds the name of the local socket of %s: everybody will use tcp", address.url)
             return None
-        if name_is_mine(address):
-            raise AddressInUse(f"another scheduler of yours listens at {address.url}: choose another port") from None
-        _log.warning("another user holds the name of the local socket of %s: everybody will use tcp", address.url)
-        return None
+        time.sleep(_BETWEEN)  # it is gone again, or begins to listen: which of the two begin at once has the port?
+    raise AddressInUse(f"another program is about to listen at {address.url}: choose another port")
 
 
 def uid_of(connected: socket.socket) -> int:

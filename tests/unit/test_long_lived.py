@@ -76,8 +76,21 @@ def test_where_work_is_never_interrupted_only_a_pause_counts(monkeypatch: pytest
     for now in (second / 4 for second in range(4, 4_000)):
         trim.look(True, now)
     assert begun == []
-    assert trim.due == 1_000.0
-    for now in (1_000.0, 1_000.25, 1_000.5):
+    assert trim.due is None  # nobody has to look as long as that goes on
+    for now in (999.9, 1_000.0, 1_000.25):
         trim.look(False, now)
     assert begun == [1_000.0]
     assert trim.due is None
+
+
+def test_a_moment_of_work_is_enough_and_tells_when_to_look_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[float] = []
+    monkeypatch.setattr(threading, "Thread", lambda **_: type("", (), {"start": lambda _: begun.append(now)})())
+    trim = long_lived.HeapTrim(0.25, math.inf)
+    now = 50.0
+    trim.look(True, now)
+    trim.look(False, now + 0.01)
+    assert trim.due == 50.25
+    now = 50.26
+    trim.look(False, now)
+    assert begun == [50.26]

@@ -790,3 +790,60 @@ def test_of_two_that_take_a_port_at_once_one_has_it_and_the_other_leaves_nothing
         assert len(os.listdir("/proc/self/fd")) == descriptors
     monkeypatch.undo()
     listen(f"tcp://127.0.0.1:{port}", _SECURITY).close(0)
+
+
+def _taken(port: int) -> socket.socket:
+    """The local name of a port, taken by this user who does not listen yet."""
+    taken = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    taken.bind(Address("127.0.0.1", port).local_name(os.geteuid()))
+    return taken
+
+
+@_linux
+def test_of_two_that_begin_at_once_the_second_is_told_and_takes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    port = _free_port()
+    with _taken(port), pytest.raises(AddressInUse, match="about to listen"):
+        listen(f"tcp://127.0.0.1:{port}", _SECURITY)
+    assert not caplog.records
+    listen(f"tcp://127.0.0.1:{port}", _SECURITY).close(0)
+
+
+@_linux
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_who_is_about_to_listen_is_waited_for(goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = _free_port()
+    with _taken(port) as taken:
+        monkeypatch.setattr(unix.time, "sleep", lambda _: taken.listen() if goes_on else taken.close())
+        if goes_on:
+            with pytest.raises(AddressInUse, match="another scheduler of yours"):
+                listen(f"tcp://127.0.0.1:{port}", _SECURITY)
+        else:
+            listener = listen(f"tcp://127.0.0.1:{port}", _SECURITY)
+            connection = connect(listener.address, _SECURITY)
+            assert connection.kind == "unix"
+            connection.close(0)
+            listener.close(0)
+
+
+@_linux
+def test_a_local_socket_that_is_too_busy_is_waited_for_once() -> None:
+    """The second look, behind the one at the port, is for who begins just then."""
+    port, waiting = _free_port(), []
+    with _taken(port) as taken, socket.create_server(("127.0.0.1", port)):
+        taken.listen(0)
+        while True:  # until its queue is full
+            waiting.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            waiting[-1].setblocking(False)
+            if waiting[-1].connect_ex(taken.getsockname()):
+                break
+        try:
+            began = time.monotonic()
+            numeric = Address("127.0.0.1", port)
+            assert connecting._by_local_socket(numeric, [numeric], began + 0.2, 1 << 20) is None
+            first = time.monotonic()
+            assert first - began >= 0.15
+            assert connecting._by_local_socket(numeric, [numeric], None, 1 << 20, is_again=True) is None
+            assert time.monotonic() - first < 0.15
+        finally:
+            for each in waiting:
+                each.close()
