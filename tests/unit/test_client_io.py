@@ -56,12 +56,16 @@ class FakeConnection:
         self._inbox: deque[list[Any]] = deque()
         self._seq = 0
         self.is_closed = False
+        #: by this side
+        self.is_hung_up = False
         #: what the client said
         self.said: list[Message] = []
         #: what a Hello is answered with
         self._answers = answers
 
     def fileno(self) -> int:
+        if self.is_hung_up:
+            raise ValueError("I/O operation on closed epoll object")
         return self._reader
 
     def send(self, frames: Any) -> None:
@@ -102,7 +106,7 @@ class FakeConnection:
         os.write(self._writer, b"x")
 
     def close(self, linger: float = 1.0) -> None:
-        self.is_closed = True
+        self.is_closed = self.is_hung_up = True
 
 
 class FakeReactor:
@@ -226,6 +230,16 @@ def test_a_lost_connection_is_made_anew_and_the_scheduler_that_forgot_is_told_ag
     session.submit(10)
     first.go_away()
     until(lambda: any(isinstance(message, Task) for message in second.said))
+    assert session.liveness.failure is None
+
+
+def test_a_scheduler_that_refuses_right_behind_its_welcome_is_tried_again(start):
+    """One that steps down just then: what follows the Welcome has closed the connection before it is watched."""
+    first, second, third = (FakeConnection(welcome(), *more) for more in ((), (Refused("stands by", True),), ()))
+    session = start(first, second, third)
+    session.submit(10)
+    first.go_away()
+    until(lambda: any(isinstance(message, Task) for message in third.said))
     assert session.liveness.failure is None
 
 

@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+from functools import partial
+from itertools import count
 
 import pytest
 
@@ -119,6 +121,8 @@ def test_a_loop_that_is_idle_looks_before_it_sleeps(is_idle: bool, monkeypatch: 
     poller, steps = Poller(), []
     monkeypatch.setattr(loops, "new_poller", lambda: poller)
     monkeypatch.setattr(loops, "available_cores", lambda: 2)
+    ticks = count()  # whatever else this machine does: each look takes a microsecond
+    monkeypatch.setattr(loops, "Spinner", partial(loops.Spinner, clock=lambda: next(ticks) * 1e-6))
 
     def step() -> None:
         steps.append(loop.ready.popitem())

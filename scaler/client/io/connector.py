@@ -71,7 +71,7 @@ class Connector:
                 hello = self._line.greet()
             connection.send(hello)
             self._await_welcome(connection, deadline)
-            self._poller.add(connection.fileno())
+            self._watch(connection, address)
         except BaseException as error:
             with self._driver.lock:
                 self._line.disconnect(str(error))
@@ -119,6 +119,13 @@ class Connector:
         self._refused.append(now)
         if len(self._refused) == REFUSALS and now - self._refused[0] < REFUSALS_SECONDS:
             raise ConnectionFailed(f"the scheduler at {self.address} refuses what this client says: {refusal}")
+
+    def _watch(self, connection: Connection, address: Address) -> None:
+        try:
+            self._poller.add(connection.fileno())
+        except ValueError:  # what came behind the Welcome has closed it, as from a scheduler that steps down just then
+            trouble = connection.trouble()
+            raise ConnectionFailed(f"the scheduler at {address} did not go on behind its welcome: {trouble}") from None
 
     def _await_welcome(self, connection: Connection, deadline: float) -> None:
         poll, address = select.poll(), self._candidates.current
