@@ -286,7 +286,7 @@ def owner_of_name(address: Address) -> int | None:
 def listen_unix(address: Address, poller: Poller, state: ListenerState) -> UnixPeers | None:
     """Listen under the local name of the numeric `address`, None if another user squats on it (tcp works without).
 
-    Raises `AddressInUse` if this user listens there already, or somebody is about to.
+    Who has taken it and does not listen yet is given a moment. Raises `AddressInUse` if this user listens there.
     """
     for _ in range(_LOOKS):
         try:
@@ -299,10 +299,10 @@ def listen_unix(address: Address, poller: Poller, state: ListenerState) -> UnixP
         if owner == os.geteuid():
             raise AddressInUse(f"another scheduler of yours listens at {address.url}: choose another port")
         if owner is not None:
-            _log.warning("another user holds the name of the local socket of %s: everybody will use tcp", address.url)
-            return None
+            break
         time.sleep(_BETWEEN)  # it is gone again, or begins to listen: which of the two begin at once has the port?
-    raise AddressInUse(f"another program is about to listen at {address.url}: choose another port")
+    _log.warning("another user holds the name of the local socket of %s: everybody will use tcp", address.url)
+    return None
 
 
 def uid_of(connected: socket.socket) -> int:

@@ -800,12 +800,12 @@ def _taken(port: int) -> socket.socket:
 
 
 @_linux
-def test_of_two_that_begin_at_once_the_second_is_told_and_takes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_who_takes_a_local_name_and_never_listens_keeps_nobody_from_the_port(caplog: pytest.LogCaptureFixture) -> None:
+    """It may be another user: the kernel tells whose a name is only if somebody listens there."""
     port = _free_port()
-    with _taken(port), pytest.raises(AddressInUse, match="about to listen"):
-        listen(f"tcp://127.0.0.1:{port}", _SECURITY)
-    assert not caplog.records
-    listen(f"tcp://127.0.0.1:{port}", _SECURITY).close(0)
+    with _taken(port):
+        listen(f"tcp://127.0.0.1:{port}", _SECURITY).close(0)
+    assert "everybody will use tcp" in caplog.text
 
 
 @_linux
