@@ -142,7 +142,7 @@ class Daemon:
         self._connecting: SideThread[bool, Connection | None] = SideThread(
             "scaler-connect", self._connect, self._give_up
         )
-        self.loop.watch(self._connecting.fileno(), self)
+        self.loop.watch(self._connecting.fileno(), self._connecting)
         self._planned: float | None = None
         self._later = LaterModules((*LATER, *OF_DAEMONS), time.monotonic())
         #: what the log says of a scheduler that is not there
@@ -345,10 +345,13 @@ class Daemon:
         now = time.monotonic()
         due = self._planned is not None and now >= self._planned
         events: list[Event] = []
-        self._later.attend(now, is_busy=bool(self.loop.ready))
-        if self in self.loop.ready or due:
-            self.loop.ready.pop(self, None)
+        ready = self.loop.ready
+        self._later.attend(now, is_busy=bool(ready))
+        if self._connecting in ready:
+            del ready[self._connecting]
             self._take_connection()
+        if self in ready or due:
+            ready.pop(self, None)
             events = self._receive()
         events += self._shell.gather()
         if events or due or self._planned is None:
@@ -365,7 +368,9 @@ class Daemon:
         if self._shell.stopped:
             self.loop.stop()
         self.loop.is_idle = self._shell.is_nearly_idle
-        wake = self._shell.wake if self._shell.wake is not None and self._shell.wake > now else now + 1.0
+        wake = self._shell.wake
+        if wake is None or wake <= now:
+            wake = now + 1.0
         if self._alive is not None:
             wake = min(wake, self._alive.renew(self._initiator.is_open, now))
         wake = min(wake, self._later.wake)
