@@ -21,6 +21,7 @@ from scaler.protocol.acceptor import Acceptor, Lost, Outgoing, TurnedAway
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import (
+    Command,
     DisconnectRequest,
     Hello,
     JobAnswer,
@@ -175,17 +176,16 @@ class Composition:
 
     def receive(self, connection: int, envelope: Envelope, now: float) -> None:
         """A message came over a connection."""
-        self.received[type(envelope.message)] += 1
-        pairing = self._pairing
-        said = envelope.message
-        if pairing is not None and isinstance(said, Hello):
+        pairing, said = self._pairing, envelope.message
+        self.received[type(said)] += 1
+        if pairing is not None and type(said) is Hello:
             is_understood = self._acceptor.speaks_with(said)  # else it is refused below, whoever leads
             if is_understood and not pairing.admits(connection, said, now):
                 return
         events = self._acceptor.receive(connection, envelope, self._core.workers if type(said) is Hello else 0)
-        if pairing is not None:
+        if pairing is not None and (pairing.is_concerned or type(said) is Hello or type(said) is Command):
             events = tuple(event for event in events if not pairing.take(event, now))
-        if isinstance(envelope.message, (JobSubmit, JobQuestion)) and self._take_job_message(events):
+        if isinstance(said, (JobSubmit, JobQuestion)) and self._take_job_message(events):
             return
         self._events += events
 
@@ -211,6 +211,11 @@ class Composition:
         outgoing = None if self.partner is None else self._acceptor.send(self.partner, message)
         if outgoing is not None:
             self._acceptor.outgoing.append(outgoing)
+
+    @property
+    def hears_about_journals(self) -> bool:
+        """That has said something of its journal."""
+        return self._pairing is not None and bool(self._pairing.about_journals)
 
     def take_about_journals(self) -> list[AboutJournals]:
         """What that has said of its journal."""

@@ -73,6 +73,11 @@ class Pairing:
         self._acceptor.announce(self._succession.epoch, self._succession.roster)
         return True
 
+    @property
+    def is_concerned(self) -> bool:
+        """Whatever peers say is for `take` to see; otherwise only who comes, and what they are told to do."""
+        return self.partner is not None or self._succession.counts_agents
+
     def take(self, event: ev.Event, now: float) -> bool:
         """An event of the acceptor's; False if others have to hear of it."""
         if isinstance(event, Received):
