@@ -1,26 +1,22 @@
 """Messages to frames and back. The only module that imports capnp.
 
-`decode` is total: any bytes give a message or one `ProtocolError`. One table, derived from the message classes' own
-annotations, drives both directions.
+`decode` is total: any bytes give a message or one `ProtocolError`.
 """
 
 import sys
-from array import array
-from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import capnp
 
 from scaler.common import standard_descriptors
-from scaler.common.utf8 import written_out
 from scaler.common.working_directory import standing_somewhere
 from scaler.errors import ProtocolError
 from scaler.protocol import messages as m
 from scaler.protocol.channel import Envelope
+from scaler.protocol.layouts import Layout, layout_of
 
 assert sys.byteorder == "little", "columns are little-endian on the wire"
 
@@ -108,72 +104,6 @@ _MEMBERS: dict[type[m.Message], str] = {
 MESSAGE_CLASSES = tuple(_MEMBERS)
 
 
-#: what a message may have as a field
-_PARTS: dict[str, type[m.Part]] = {each.__name__: each for each in (m.Spans, m.Objects)}
-
-
-class Layout(NamedTuple):
-    """Where the fields of a message class are in a struct of the schema.
-
-    Fields of the schema are kept as pycapnp's objects: it reads and writes by field four times as fast as by name.
-    """
-
-    #: numbers and texts: (name in the class, field)
-    plain: list[tuple[str, Any]]
-    #: columns: (name, field, typecode)
-    columns: list[tuple[str, Any, str]]
-    #: lists of texts: (name, field)
-    lists: list[tuple[str, Any]]
-    #: structs inside a struct, always there: (name, field, class, its struct)
-    parts: list[tuple[str, Any, type[m.Part], "Layout"]]
-    #: structs of fields that are rarely set, absent when none of them is
-    groups: list[tuple[Any, "Layout"]]
-    #: the fields of `plain`, `columns` and `lists`, in this order, and what gives their values of a message at once
-    wires: list[Any]
-    values: Callable[[m.Part], tuple[Any, ...]]
-
-
-def layout_of(
-    cls: type[m.Part], schema: Any, *, names: tuple[str, ...] | None = None, known: Mapping[str, type[m.Part]] = _PARTS
-) -> Layout:
-    """Where the fields of a class, or those of these names, are in a struct; `known`: what it may have as a field."""
-    plain: list[tuple[str, Any]] = []
-    columns: list[tuple[str, Any, str]] = []
-    lists: list[tuple[str, Any]] = []
-    parts: list[tuple[str, Any, type[m.Part], Layout]] = []
-    groups: list[tuple[Any, Layout]] = []
-    grouped = {name for group in cls.groups.values() for name in group}
-    for item in fields(cls):
-        if item.name == "bodies" or (item.name in grouped if names is None else item.name not in names):
-            continue
-        head, *tail = item.name.split("_")
-        wire = schema.fields[head + "".join(part.capitalize() for part in tail)]
-        kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
-        if kind == "array[int]":
-            assert callable(item.default_factory)
-            columns.append((item.name, wire, item.default_factory().typecode))
-        elif kind.startswith("tuple"):
-            lists.append((item.name, wire))
-        elif kind in known:
-            part = known[kind]
-            parts.append((item.name, wire, part, layout_of(part, wire.schema, known=known)))
-        else:
-            plain.append((item.name, wire))
-    if names is None:
-        for group, members in cls.groups.items():
-            wire = schema.fields[group]
-            groups.append((wire, layout_of(cls, wire.schema, names=members)))
-    own = [(name, wire) for name, wire, *_ in (*plain, *columns, *lists)]
-    values = _getter([name for name, _ in own])
-    return Layout(plain, columns, lists, parts, groups, [wire for _, wire in own], values)
-
-
-def _getter(names: list[str]) -> Callable[[m.Part], tuple[Any, ...]]:
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda message: tuple(getattr(message, name) for name in names)
-
-
 #: member -> (class, field of the union)
 _CLASSES = {member: (cls, _FIELDS[member]) for cls, member in _MEMBERS.items()}
 
@@ -188,39 +118,6 @@ def _layout(member: str) -> Layout | None:
     return layout_of(cls, field.schema) if fields(cls) else None
 
 
-def write(struct: Any, layout: Layout, message: m.Part) -> None:
-    """Set the fields of a struct."""
-    put = struct._set_by_field
-    for wire, value in zip(layout.wires, layout.values(message), strict=True):
-        if value:
-            kind = type(value)
-            try:
-                put(wire, value.tobytes() if kind is array else list(value) if kind is tuple else value)
-            except UnicodeEncodeError:
-                put(wire, list(map(written_out, value)) if kind is tuple else written_out(value))
-    for name, wire, _, part in layout.parts:
-        write(struct.init(wire.proto.name), part, getattr(message, name))
-    for wire, group in layout.groups:
-        if any(group.values(message)):
-            write(struct.init(wire.proto.name), group, message)
-
-
-def read(struct: Any, layout: Layout) -> dict[str, Any]:
-    """The fields of a struct."""
-    get = struct._get_by_field
-    found = {name: get(wire) for name, wire in layout.plain}
-    for name, wire, code in layout.columns:
-        found[name] = array(code, get(wire))
-    for name, wire in layout.lists:
-        found[name] = tuple(get(wire))
-    for name, wire, cls, part in layout.parts:
-        found[name] = cls(**read(get(wire), part))
-    for wire, group in layout.groups:
-        if struct._has_by_field(wire):
-            found.update(read(get(wire), group))
-    return found
-
-
 def encode(message: m.Message, seq: int = 0, ack: int = 0) -> list[m.Frame]:
     """The frames of a message: its header, then its bodies as they are."""
     cls = type(message)
@@ -231,7 +128,7 @@ def encode(message: m.Message, seq: int = 0, ack: int = 0) -> list[m.Frame]:
     member = _MEMBERS[cls]
     layout = _layout(member)
     if layout is not None:
-        write(root.init(member), layout, message)
+        layout.write(root._init_by_field(_CLASSES[member][1]), message)
     else:
         setattr(root, member, None)
     if cls.has_bodies:
@@ -285,10 +182,10 @@ def decode(frames: list[m.Frame]) -> Envelope:
         member = root._which_str()
         cls, field = _CLASSES[member]
         layout = _layout(member)
-        message = cls() if layout is None else cls(**read(get(field), layout))
+        message: Any = cls() if layout is None else layout.read(get(field))
         seq, ack = get(_SEQ), get(_ACK)
         if cls.has_bodies:
-            message.bodies = frames[1:]  # type: ignore[attr-defined]
+            message.bodies = frames[1:]
         elif len(frames) > 1:
             raise ProtocolError(f"{cls.__name__} has no payload frames, {len(frames) - 1} came with it")
         message.validate()

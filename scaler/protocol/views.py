@@ -1,7 +1,8 @@
 """Clusters as monitors see them, to frames and back. Apart from `codec`, as most programs are never shown one."""
 
 from scaler.errors import ProtocolError
-from scaler.protocol.codec import layout_of, load_schema, read, struct_in, write
+from scaler.protocol.codec import load_schema, struct_in
+from scaler.protocol.layouts import layout_of
 from scaler.protocol.messages import Frame, Malformed, Part, cluster_view
 from scaler.protocol.messages.cluster_view import ClusterView
 
@@ -13,7 +14,7 @@ _LAYOUT = layout_of(ClusterView, _ClusterView.schema, known=_PARTS)
 def encode_view(view: ClusterView) -> bytes:
     """The frame of a `Snapshot`."""
     root = _ClusterView.new_message()
-    write(root, _LAYOUT, view)
+    _LAYOUT.write(root, view)
     encoded: bytes = root.to_bytes()
     return encoded
 
@@ -21,7 +22,7 @@ def encode_view(view: ClusterView) -> bytes:
 def decode_view(frame: Frame) -> ClusterView:
     """What a `Snapshot` shows; `ProtocolError` if its frame shows nothing."""
     try:
-        view = ClusterView(**read(struct_in(frame, _ClusterView, "a view of a cluster"), _LAYOUT))
+        view: ClusterView = _LAYOUT.read(struct_in(frame, _ClusterView, "a view of a cluster"))
         view.validate()
     except ProtocolError:
         raise

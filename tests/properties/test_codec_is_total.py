@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from simulator.random_messages import U64, strategy_of
 
 from scaler.errors import ProtocolError
+from scaler.protocol import codec
 from scaler.protocol import messages as m
 from scaler.protocol.codec import MESSAGE_CLASSES, decode, encode
+from scaler.protocol.layouts import FEW, layout_of
 
 MESSAGES = st.sampled_from(MESSAGE_CLASSES).flatmap(strategy_of)
 CAREFULLY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,6 +43,23 @@ def test_a_message_survives_the_wire(message: m.Message, seq: int, ack: int) -> 
     for item in fields(message):
         was, now = getattr(message, item.name), getattr(decoded.message, item.name)
         assert was == now or (isinstance(was, float) and math.isclose(was, now))
+
+
+@CAREFULLY
+@given(message=MESSAGES)
+def test_messages_of_which_many_come_are_no_others(message: m.Message) -> None:
+    fields_of_the_schema = dict(codec._CLASSES.values())
+    if not fields(message):
+        return
+    layout = layout_of(type(message), fields_of_the_schema[type(message)].schema)
+    arrived = []
+    for _ in range(FEW + 1):
+        struct = codec._Message.new_message()._init_by_field(fields_of_the_schema[type(message)])
+        layout.write(struct, message)
+        arrived.append(layout.read(struct))
+    assert layout.write != layout._write_first
+    assert layout.read != layout._read_first
+    assert arrived[-1] == arrived[0]
 
 
 def test_every_class_of_messages_is_tried() -> None:

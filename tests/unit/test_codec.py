@@ -6,6 +6,7 @@ from simulator.scripted import graph, result, task
 from scaler.errors import ProtocolError
 from scaler.protocol.codec import MESSAGE_CLASSES, decode, encode
 from scaler.protocol.codes import LARGEST_VALUE, MAX_WORKERS
+from scaler.protocol.layouts import FEW
 from scaler.protocol.messages import (
     PLACE,
     SIZE,
@@ -57,8 +58,9 @@ def test_a_message_without_fields_is_small() -> None:
 def test_names_that_utf8_does_not_have_arrive_written_out() -> None:
     made = task(10, 1, capabilities=("gpu", "a\udcff"))
     made.name = "job\udcfe"
-    arrived = decode(encode(made)).message
-    assert (arrived.name, arrived.capabilities) == (r"job\udcfe", ("gpu", r"a\udcff"))
+    for _ in range(FEW + 1):  # also when that is compiled
+        arrived = decode(encode(made)).message
+        assert (arrived.name, arrived.capabilities) == (r"job\udcfe", ("gpu", r"a\udcff"))
 
 
 @pytest.mark.parametrize(
