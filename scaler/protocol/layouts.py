@@ -51,7 +51,7 @@ class Layout:
 
     def _read_first(self, struct: Any) -> m.Part:
         self._left_to_read -= 1
-        if not self._left_to_read:
+        if self._left_to_read <= 0:  # several threads may count
             self.read = _compiled_reader(self, self._cls)
         return self._cls(**self.values(struct))
 
@@ -72,7 +72,7 @@ class Layout:
 
     def _write_first(self, struct: Any, message: m.Part) -> None:
         self._left_to_write -= 1
-        if not self._left_to_write:
+        if self._left_to_write <= 0:
             self.write = _compiled_writer(self, self._cls)
         self.put(struct, message)
 
