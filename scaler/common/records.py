@@ -12,6 +12,8 @@ from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from inspect import Parameter, Signature
 from typing import Any, TypeVar, dataclass_transform
 
+from scaler.common.compiled import compiled
+
 T = TypeVar("T")
 
 #: of a class, that are made without a constructor of its own
@@ -127,10 +129,8 @@ def _constructor(made: type[Any], is_frozen: bool) -> Callable[..., None]:
     if hasattr(made, "__post_init__"):
         lines.append("self.__post_init__()")
     listed = ", ".join(parameters + keywords if len(keywords) > 1 else parameters)
-    source = f"def __init__({listed}):\n " + "\n ".join(lines or ["pass"])
-    # not the text itself: Python forgets by that that Ctrl-C is why it ends
-    exec(compile(source, f"<constructor of {made.__qualname__}>", "exec"), known)
-    constructor: Callable[..., None] = known["__init__"]
+    place = f"<constructor of {made.__qualname__}>"
+    constructor: Callable[..., None] = compiled(f"__init__({listed})", lines or ["pass"], known, place)
     constructor.__qualname__ = f"{made.__qualname__}.__init__"
     return constructor
 

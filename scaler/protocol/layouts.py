@@ -2,7 +2,7 @@
 
 One table, derived from the message classes' own annotations, drives both directions. A task that comes alone passes
 four messages through eight of these, so for messages of which many come both directions are compiled: without loops
-and tests of what a field is, they take half as long.
+and tests of what a field is, writing takes half as long, and reading three quarters.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from scaler.common.compiled import compiled
 from scaler.common.utf8 import written_out
 from scaler.protocol import messages as m
 
-#: messages of a class that are read, or written, before that is compiled: compiling takes as long as they save
-FEW = 100
+#: messages of a class that are read, or written, before that is compiled, which takes as long as so many save
+FEW = 200
 
 #: what a message may have as a field
 _PARTS: dict[str, type[m.Part]] = {each.__name__: each for each in (m.Spans, m.Objects)}
@@ -28,11 +29,11 @@ class Layout:
     Fields of the schema are kept as pycapnp's objects: it reads and writes by field four times as fast as by name.
     """
 
-    __slots__ = ("_cls", "_left_to_read", "_left_to_write", "columns", "groups", "lists", "parts", "plain", "read",
+    __slots__ = ("_left_to_read", "_left_to_write", "cls", "columns", "groups", "lists", "parts", "plain", "read",
                  "write")  # fmt: skip
 
     def __init__(self, cls: type[m.Part]) -> None:
-        self._cls = cls
+        self.cls = cls
         #: numbers and texts: (name in the class, field)
         self.plain: list[tuple[str, Any]] = []
         #: columns: (name, field, typecode)
@@ -45,15 +46,15 @@ class Layout:
         self.groups: list[tuple[Any, list[str], Layout]] = []
         self._left_to_read = self._left_to_write = FEW
         #: what a struct holds; raises whatever pycapnp and the class do for one that is none of it
-        self.read: Callable[[Any], Any] = self._read_first
+        self.read: Callable[[Any], Any] = self._read_one_of_few
         #: sets the fields of a struct
-        self.write: Callable[[Any, m.Part], None] = self._write_first
+        self.write: Callable[[Any, m.Part], None] = self._write_one_of_few
 
-    def _read_first(self, struct: Any) -> m.Part:
+    def _read_one_of_few(self, struct: Any) -> m.Part:
         self._left_to_read -= 1
         if self._left_to_read <= 0:  # several threads may count
-            self.read = _compiled_reader(self, self._cls)
-        return self._cls(**self.values(struct))
+            self.read = _compiled_reader(self)
+        return self.cls(**self.values(struct))
 
     def values(self, struct: Any) -> dict[str, Any]:
         """The fields that a struct holds, by name."""
@@ -70,13 +71,13 @@ class Layout:
                 found.update(group.values(get(wire)))
         return found
 
-    def _write_first(self, struct: Any, message: m.Part) -> None:
+    def _write_one_of_few(self, struct: Any, message: m.Part) -> None:
         self._left_to_write -= 1
         if self._left_to_write <= 0:
-            self.write = _compiled_writer(self, self._cls)
-        self.put(struct, message)
+            self.write = _compiled_writer(self)
+        self.set_values(struct, message)
 
-    def put(self, struct: Any, message: m.Part) -> None:
+    def set_values(self, struct: Any, message: m.Part) -> None:
         """Set the fields of a struct, also to texts that are no UTF-8."""
         put = struct._set_by_field
         for name, wire in self.plain:
@@ -94,14 +95,14 @@ class Layout:
             value = getattr(message, name)
             if value:
                 try:
-                    put(wire, list(value))
+                    put(wire, list(value) if type(value) is tuple else value)
                 except UnicodeEncodeError:
                     put(wire, list(map(written_out, value)))
         for name, wire, part in self.parts:
             part.write(struct._init_by_field(wire), getattr(message, name))
         for wire, names, group in self.groups:
             if any(getattr(message, name) for name in names):
-                group.put(struct._init_by_field(wire), message)
+                group.set_values(struct._init_by_field(wire), message)
 
 
 def layout_of(
@@ -132,62 +133,66 @@ def layout_of(
     return layout
 
 
-def _compiled_reader(layout: Layout, cls: type[m.Part]) -> Callable[[Any], m.Part]:
-    """What `Layout.values` does for one class, and the class with that."""
-    known: dict[str, Any] = {"cls": cls, "array": array}
-    given = []
+class _Source:
+    """Lines of a function, and what the names in them are."""
 
-    def name_of(thing: Any) -> str:
-        known[name := f"_{len(known)}"] = thing
+    def __init__(self, **known: Any) -> None:
+        self._known: dict[str, Any] = known
+        self.lines: list[str] = []
+
+    def name(self, thing: Any) -> str:
+        """A name for something."""
+        self._known[name := f"_{len(self._known)}"] = thing
         return name
 
-    for name, wire in layout.plain:
-        given.append(f"{name}=get({name_of(wire)})")
-    for name, wire, code in layout.columns:
-        given.append(f"{name}=array({code!r}, get({name_of(wire)}))")
-    for name, wire in layout.lists:
-        given.append(f"{name}=tuple(get({name_of(wire)}))")
-    for name, wire, part in layout.parts:
-        given.append(f"{name}={name_of(part)}.read(get({name_of(wire)}))")
-    made, lines = ", ".join(given), ["get = struct._get_by_field"]
+    def compiled(self, signature: str, of: type) -> Callable[..., Any]:
+        """The function."""
+        return compiled(signature, self.lines, self._known, f"<{signature} of {of.__qualname__}>")
+
+
+def _compiled_reader(layout: Layout) -> Callable[[Any], m.Part]:
+    """What `Layout.values` does, and the class with that."""
+    source = _Source(cls=layout.cls, array=array)
+    name, given = source.name, []
+    for field, wire in layout.plain:
+        given.append(f"{field}=get({name(wire)})")
+    for field, wire, code in layout.columns:
+        given.append(f"{field}=array({code!r}, get({name(wire)}))")
+    for field, wire in layout.lists:
+        given.append(f"{field}=tuple(get({name(wire)}))")
+    for field, wire, part in layout.parts:
+        given.append(f"{field}={name(part)}.read(get({name(wire)}))")
+    made, source.lines = f"cls({', '.join(given)})", ["get = struct._get_by_field"]
     if layout.groups:
-        lines += ["seldom = {}", "has = struct._has_by_field"]
+        source.lines += ["seldom = {}", "has = struct._has_by_field"]
         for wire, _, group in layout.groups:
-            field = name_of(wire)
-            lines.append(f"if has({field}): seldom.update({name_of(group)}.values(get({field})))")
-        lines.append(f"if seldom: return cls({made}, **seldom)")  # which takes longer
-    return _compiled("read(struct)", [*lines, f"return cls({made})"], known, cls)
+            at = name(wire)
+            source.lines.append(f"if has({at}): seldom.update({name(group)}.values(get({at})))")
+        source.lines.append(f"if seldom: return {made[:-1]}, **seldom)")  # which takes longer
+    source.lines.append(f"return {made}")
+    return source.compiled("read(struct)", layout.cls)
 
 
-def _compiled_writer(layout: Layout, cls: type[m.Part]) -> Callable[[Any, m.Part], None]:
-    """What `Layout.put` does for one class."""
-    known: dict[str, Any] = {"put_all": layout.put}
-    lines = ["put = struct._set_by_field"]
-
-    def name_of(thing: Any) -> str:
-        known[name := f"_{len(known)}"] = thing
-        return name
-
-    def add(name: str, wire: Any, value: str) -> None:
-        lines.append(f"if value := message.{name}: put({name_of(wire)}, {value})")
-
-    for name, wire in layout.plain:
-        add(name, wire, "value")
-    for name, wire, _ in layout.columns:
-        add(name, wire, "value.tobytes()")
-    for name, wire in layout.lists:
-        add(name, wire, "list(value)")
-    for name, wire, part in layout.parts:
-        lines.append(f"{name_of(part)}.write(struct._init_by_field({name_of(wire)}), message.{name})")
-    for wire, names, group in layout.groups:
-        is_set = " or ".join(f"message.{name}" for name in names)
-        lines.append(f"if {is_set}: {name_of(group)}.put(struct._init_by_field({name_of(wire)}), message)")
-    body = ["try:", *(f" {line}" for line in lines), "except UnicodeEncodeError:", " put_all(struct, message)"]
-    return _compiled("write(struct, message)", body, known, cls)
-
-
-def _compiled(signature: str, lines: list[str], known: dict[str, Any], cls: type[m.Part]) -> Callable[..., Any]:
-    source = f"def {signature}:\n " + "\n ".join(lines)
-    exec(compile(source, f"<layout of {cls.__qualname__}>", "exec"), known)
-    made: Callable[..., Any] = known[signature.partition("(")[0]]
-    return made
+def _compiled_writer(layout: Layout) -> Callable[[Any, m.Part], None]:
+    """What `Layout.set_values` does."""
+    source = _Source(set_values=layout.set_values)
+    name, lines = source.name, ["put = struct._set_by_field"]
+    for field, wire in layout.plain:
+        lines.append(f"if value := message.{field}: put({name(wire)}, value)")
+    for field, wire, _ in layout.columns:
+        lines.append(f"if value := message.{field}: put({name(wire)}, value.tobytes())")
+    for field, wire in layout.lists:
+        lines.append(f"if value := message.{field}: put({name(wire)}, list(value) if type(value) is tuple else value)")
+    for field, wire, part in layout.parts:
+        lines.append(f"{name(part)}.write(struct._init_by_field({name(wire)}), message.{field})")
+    for wire, fields_of, group in layout.groups:
+        is_set = " or ".join(f"message.{field}" for field in fields_of)
+        lines.append(f"if {is_set}: {name(group)}.set_values(struct._init_by_field({name(wire)}), message)")
+    # texts that are no UTF-8 are rare: all is set again, and what was is left in the message
+    source.lines = [
+        "try:",
+        *(f" {line}" for line in lines),
+        "except UnicodeEncodeError:",
+        " set_values(struct, message)",
+    ]
+    return source.compiled("write(struct, message)", layout.cls)

@@ -21,7 +21,6 @@ from scaler.protocol.acceptor import Acceptor, Lost, Outgoing, TurnedAway
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import (
-    Command,
     DisconnectRequest,
     Hello,
     JobAnswer,
@@ -183,7 +182,7 @@ class Composition:
             if is_understood and not pairing.admits(connection, said, now):
                 return
         events = self._acceptor.receive(connection, envelope, self._core.workers if type(said) is Hello else 0)
-        if pairing is not None and (pairing.is_concerned or type(said) is Hello or type(said) is Command):
+        if pairing is not None and pairing.concerns(said):
             events = tuple(event for event in events if not pairing.take(event, now))
         if isinstance(said, (JobSubmit, JobQuestion)) and self._take_job_message(events):
             return

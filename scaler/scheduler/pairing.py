@@ -13,6 +13,7 @@ from scaler.protocol.messages import (
     JournalStart,
     JournalState,
     JournalSynced,
+    Message,
     PartnerReport,
     Refused,
 )
@@ -73,10 +74,11 @@ class Pairing:
         self._acceptor.announce(self._succession.epoch, self._succession.roster)
         return True
 
-    @property
-    def is_concerned(self) -> bool:
-        """Whatever peers say is for `take` to see; otherwise only who comes, and what they are told to do."""
-        return self.partner is not None or self._succession.counts_agents
+    def concerns(self, message: Message) -> bool:
+        """What follows from a message is for `take` to see; while there is no partner, and nobody asks for agents, only
+        that somebody comes, and what monitors want done."""
+        kind = type(message)
+        return kind is Hello or kind is Command or self.partner is not None or self._succession.counts_agents
 
     def take(self, event: ev.Event, now: float) -> bool:
         """An event of the acceptor's; False if others have to hear of it."""

@@ -63,9 +63,7 @@ class Partner:
                     self._said.append(said)
             if is_lost:
                 succession.lose_partner(now, said_goodbye=False)
-        if not succession.partner:
-            return
-        address = succession.seeks(now)
+        address = succession.partner and succession.seeks(now)
         if address:
             self._link = self._link or self._new_link()
             self._link.dial(address, now)

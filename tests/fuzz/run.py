@@ -110,6 +110,8 @@ def feed(target: str, runs: int, place: Path) -> None:
     draws = target not in AS_THEY_ARE
     with HookManager({"scaler"}, set(unguided(target)), enable_loader_override=True, trace_dataflow=not draws):
         from fuzz.targets import TARGETS
+        from scaler.protocol import layouts
+    layouts.FEW = sys.maxsize  # what is compiled has no branches to see, and would be another path after some inputs
     seeds = place / target
     seeds.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(beginnings(target)):
