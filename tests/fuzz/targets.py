@@ -52,7 +52,11 @@ def codec(data: bytes) -> None:
         envelope = decode(list(frames))
     except ProtocolError:
         return
-    decode([bytes(frame) for frame in encode(envelope.message, envelope.seq, envelope.ack)])
+    message = envelope.message
+    if isinstance(message, m.Hello) and message.protocol != PROTOCOL_VERSION:
+        assert message.role.isidentifier()  # that is all that is known of roles of another version
+        message.role = m.Role.CLIENT
+    decode([bytes(frame) for frame in encode(message, envelope.seq, envelope.ack)])
 
 
 def framing(data: bytes) -> None:
