@@ -35,6 +35,11 @@ class _CallbackCollector(threading.local):
         else:
             call()
 
+    @property
+    def are_due(self) -> bool:
+        """Some are called at the end of the block."""
+        return bool(self._calls)
+
     def __enter__(self) -> None:
         self._inside += 1
 

@@ -468,6 +468,20 @@ def test_a_callback_may_wait_for_what_came_together_with_its_future(client):
     assert sums == [9900] * 3
 
 
+def test_callbacks_that_do_not_end_keep_nobody_from_results_and_their_callbacks(client):
+    """They sleep or compute: nobody is told, as of one that waits for a task."""
+    goes_on, stuck, called = threading.Event(), [], []
+    try:
+        for number in range(3):
+            client.submit(double, number).add_done_callback(lambda _: (stuck.append(0), goes_on.wait(60)))
+            until(lambda number=number: len(stuck) == number + 1)
+        client.submit(double, 5).add_done_callback(lambda future: called.append(future.result(0)))
+        assert client.submit(double, 6).result(20) == 12
+        until(lambda: called == [10])
+    finally:
+        goes_on.set()
+
+
 def test_callbacks_that_wait_end_when_the_client_is_closed(client):
     others = [client.submit(time.sleep, 60) for _ in range(20)]
     seen = []

@@ -167,3 +167,32 @@ def test_they_end_as_well_if_it_is_killed_while_no_scheduler_is_there(daemons, s
     daemons.start_scheduler("--heartbeat-interval", "0.2", "--client-timeout", "1.5", "--agent-timeout", "1.5")
     daemons.scheduler.says("goes on with [1-9][0-9]* rows")
     until(lambda: " 0 rows, 0 queued, 0 at agents" in daemons.state(), "tasks of nobody to end")
+
+
+def test_callbacks_that_take_longer_than_a_silent_client_is_waited_for_cost_no_row_a_second_run(daemons, tmp_path):
+    """One sleeps and one computes: neither lets its thread receive anything, and nobody may notice."""
+    quick(daemons)
+    ran = tmp_path / "ran"
+
+    def note(number):
+        with open(ran, "a") as file:
+            file.write(f"{number}\n")
+        time.sleep(0.05)
+        return number
+
+    def computes(_):
+        until_then = time.monotonic() + 3
+        while time.monotonic() < until_then:
+            sum(range(1000))
+        called.append("computed")
+
+    called = []
+    client = daemons.client()
+    futures = [client.submit(note, number) for number in range(160)]
+    futures[0].add_done_callback(lambda _: (time.sleep(3), called.append("slept")))
+    futures[20].add_done_callback(computes)
+    assert [future.result(20) for future in futures] == list(range(160))
+    client.disconnect()
+    assert sorted(called) == ["computed", "slept"]
+    assert sorted(map(int, ran.read_text().split())) == list(range(160))
+    assert "silent" not in daemons.scheduler.text

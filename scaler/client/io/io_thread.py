@@ -2,12 +2,13 @@
 
 Results are unpickled and futures fulfilled outside the session's lock, so that this does not keep others from
 submitting. Callbacks of futures are called when all that came together is dealt with. One that is going to wait makes
-the thread *step aside*: another thread is the I/O thread from then on, so whatever is waited for can come. When the
-connection is lost for good all that is pending fails.
+the thread *step aside*: another thread is the I/O thread from then on, so whatever is waited for can come. One that
+takes long is *passed by* in the same way. When the connection is lost for good all that is pending fails.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 
 from scaler.client.callbacks import callback_in, callbacks_collected
 from scaler.client.core import events as ev
+from scaler.client.io.callback_watch import CallbackWatch
 from scaler.client.io.connector import Connector
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.line import Line
@@ -70,8 +72,10 @@ class IOThread:
         self._next_tidying = 0.0
         #: it is to end, or has ended: no other thread goes on
         self._is_closing = False
-        #: since when the thread calls callbacks of the user's, seconds; None while it does not
-        self._calling_since: float | None = None
+        #: threads that call callbacks of the user's, by identity, and since when, seconds: the I/O thread, and those
+        #: that were it and were passed by; not those that have stepped aside
+        self._calling: dict[int, float] = {}
+        self._callback_watch = CallbackWatch(self._pass_by)
         #: held while it is decided whether the thread goes on after them, or another one
         self._handing_over = threading.RLock()
 
@@ -95,31 +99,49 @@ class IOThread:
             except ConnectionFailed:
                 if not _interpreter_ends():
                     raise
+            self._calling.pop(threading.get_ident(), None)
 
     def pass_callback(self, patience: float) -> str | None:
-        """The calling thread needs the connection: if the I/O thread is in a callback of the user's that does not end
-        within `patience` seconds of its beginning, another thread goes on.
+        """The calling thread is going to leave: if a callback of the user's does not end within `patience` seconds of
+        its beginning, another thread goes on, if none does yet.
 
         Blocks until one of both; returns what is passed by, None for nothing.
         """
-        since, ident = self._calling_since, self._ident
-        if since is None or ident == threading.get_ident() or self._reactor is None:
+        if self._reactor is None:
             return None
-        while self._calling_since == since and time.monotonic() < since + patience:
-            time.sleep(LOOK)
+        calling = {ident: since for ident, since in self._calling.copy().items() if ident != threading.get_ident()}
+        for ident, since in calling.items():
+            while self._calling.get(ident) == since and time.monotonic() < since + patience:
+                time.sleep(LOOK)
         with self._handing_over:
-            if self._calling_since != since or self._is_closing:
+            passed = [ident for ident, since in calling.items() if self._calling.get(ident) == since]
+            if not passed or self._is_closing:
                 return None
-            passed = callback_in(ident)
-            try:
-                self._start_thread(self._reactor)
-            except ConnectionFailed:
-                return None
-            return passed
+            words = callback_in(passed[0])
+            if self._ident in passed:
+                try:
+                    self._start_thread(self._reactor)
+                except ConnectionFailed:
+                    return None
+            for ident in passed:
+                del self._calling[ident]
+            return words
+
+    def _pass_by(self, patience: float) -> bool:
+        """Have another thread go on if the I/O thread has called callbacks for so long; False if it calls none."""
+        with self._handing_over:
+            since = self._calling.get(self._ident)
+            if since is None or self._is_closing or self._reactor is None:
+                return False
+            if time.monotonic() >= since + patience:
+                with contextlib.suppress(ConnectionFailed):  # there can be no more threads, or the interpreter ends
+                    self._start_thread(self._reactor)
+            return True
 
     def close(self, linger: float = 1.0) -> None:
         """End the thread, and the connection; blocks for at most about `linger` seconds."""
         self._is_closing = True
+        self._callback_watch.end()
         self._driver.wake()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -127,13 +149,13 @@ class IOThread:
 
     def _start_thread(self, reactor: Reactor) -> None:
         name = f"scaler-client-{self._connector.address}"
-        before = self._thread, self._ident, self._calling_since
-        self._ident, self._calling_since = 0, None
+        before = self._thread, self._ident
+        self._ident = 0
         self._thread = threading.Thread(target=self._run, args=(reactor,), name=name, daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._thread, self._ident, self._calling_since = before
+            self._thread, self._ident = before
             raise ConnectionFailed(f"there is no thread for a client's connection: {words_of(error)}") from error
 
     def _run(self, reactor: Reactor) -> None:
@@ -155,6 +177,7 @@ class IOThread:
             if self._thread is not thread:
                 return
             self._is_closing, self._ident = True, 0
+            self._callback_watch.end()
         with self._driver.lock:
             self._line.close(0.2)
             self._poller.close()
@@ -172,18 +195,19 @@ class IOThread:
 
     def _carry_out(self, reactor: Reactor, effects: list[ev.Effect]) -> bool:
         """Do what these say, and call callbacks; False if another thread has gone on since, and this one ends."""
+        ident = threading.get_ident()
         try:
             with callbacks_collected:
                 reactor.carry_out(effects)
                 if self._poller.is_borrowed:
                     self._poller.nudge.wake()
-                if threading.get_ident() == self._ident:
-                    self._calling_since = time.monotonic()
+                if callbacks_collected.are_due and ident == self._ident:
+                    self._calling[ident] = time.monotonic()
+                    self._callback_watch.begin()
         finally:
             with self._handing_over:
-                goes_on = threading.get_ident() == self._ident
-                if goes_on:
-                    self._calling_since = None
+                self._calling.pop(ident, None)
+                goes_on = ident == self._ident
         return goes_on
 
     def _exchange(self) -> list[ev.Effect]:
