@@ -84,6 +84,14 @@ def test_no_batch_is_larger_than_the_scheduler_takes_unless_a_row_is():
     assert len(batches) < 30
 
 
+def test_batches_go_in_the_order_of_their_first_calls_whatever_their_arguments_are():
+    outbox = Outbox()
+    first = [outbox.call() for _ in range(3)]
+    outbox.queue.extend((outbox.template, ("x",), Future(Mock())) for _ in range(100))
+    assert [task.rows for task in outbox.batches()] == [3, 100]
+    assert first[0].id < first[2].id
+
+
 def test_a_function_that_is_stored_is_not_announced_again():
     outbox = Outbox()
     value = outbox.stored()

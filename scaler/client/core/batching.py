@@ -4,6 +4,9 @@ Calls of one function with the same options form a batch. Where all their argume
 together as one arguments object; otherwise each row has its own payload, made when it was submitted, since its
 arguments may change afterwards. A call that needs the result of one that is queued is sent after everything queued
 before it.
+
+Batches go in the order of their first calls: what was submitted first begins first, but for calls of a function that
+was called before in the same round, which go with those.
 """
 
 from __future__ import annotations
@@ -46,46 +49,46 @@ class Batcher:
         self._take_ids = take_ids
         #: as `BATCH_BYTES`, for a scheduler that takes no messages of that size: less
         self.most_bytes = BATCH_BYTES
-        #: calls taken from the outbox that are not all sent: those of scalars, and those with their own payloads
-        self._scalars: dict[TaskTemplate, tuple[list[Any], list[Any]]] = {}
-        self._packed: dict[TaskTemplate, list[QueuedCall]] = {}
+        #: calls taken from the outbox that are not all sent, by whether they are of scalars, and template; in the order
+        #: of their first calls: arguments of scalars, or calls with their own payloads, and futures
+        self._groups: dict[tuple[bool, TaskTemplate], tuple[list[Any], list[Any]]] = {}
 
     @property
     def in_hand(self) -> list[Any]:
         """The futures of calls that were taken from the outbox, and may not have been sent."""
-        plain = [future for _, futures in self._scalars.values() for future in futures]
-        return plain + [call.future for calls in self._packed.values() for call in calls]
+        return [future for _, futures in self._groups.values() for future in futures]
 
     def take(self, outbox: deque[ScalarCall | QueuedCall]) -> Iterable[Submit | Announce]:
         """Take at most `ROUND` calls from the outbox; their batches, in an order that keeps dependencies first."""
-        plain, own = self._scalars, self._packed
-        pop = outbox.popleft
-        template = rows = futures = None
+        groups, pop = self._groups, outbox.popleft
+        template, was_plain = None, False
+        rows: list[Any] = []
+        futures: list[Any] = []
         for _ in range(min(ROUND, len(outbox))):
-            item = pop()
-            if type(item) is tuple:
-                if item[0] is not template:
-                    template = item[0]
-                    rows, futures = plain.get(template) or plain.setdefault(template, ([], []))
-                rows.append(item[1])  # type: ignore[union-attr]
-                futures.append(item[2])  # type: ignore[union-attr]
+            row = pop()
+            is_plain = type(row) is tuple
+            if is_plain:
+                its_template, row, future = row  # type: ignore[misc]
             else:
-                needs = item.needs  # type: ignore[union-attr]
+                its_template, future = row.template, row.future  # type: ignore[union-attr]
+                needs = row.needs  # type: ignore[union-attr]
                 if needs and not all(need.id for need in needs):  # without an id: it is in this round
                     yield from self._flush()
                     template = None
-                own.setdefault(item.template, []).append(item)  # type: ignore[union-attr, arg-type]
+            if its_template is not template or is_plain is not was_plain:
+                key = is_plain, its_template
+                template, was_plain = its_template, is_plain
+                rows, futures = groups.get(key) or groups.setdefault(key, ([], []))
+            rows.append(row)
+            futures.append(future)
         yield from self._flush()
 
     def _flush(self) -> Iterable[Submit | Announce]:
-        plain, own = self._scalars, self._packed
-        yield from self.announced((*plain, *own))
-        for template, (rows, futures) in plain.items():
-            yield from self._together(template, rows, futures)
-        for template, calls in own.items():
-            yield from self._own(template, calls)
-        plain.clear()
-        own.clear()
+        groups = self._groups
+        yield from self.announced([template for _, template in groups])
+        for (is_plain, template), (rows, futures) in groups.items():
+            yield from self._together(template, rows, futures) if is_plain else self._own(template, rows)
+        groups.clear()
 
     def announced(self, templates: Iterable[TaskTemplate]) -> Iterable[Announce]:
         """Give the functions of templates that were not sent their ids, and the events that send them."""
