@@ -211,11 +211,6 @@ class Composition:
         if outgoing is not None:
             self._acceptor.outgoing.append(outgoing)
 
-    @property
-    def hears_about_journals(self) -> bool:
-        """That has said something of its journal."""
-        return self._pairing is not None and bool(self._pairing.about_journals)
-
     def take_about_journals(self) -> list[AboutJournals]:
         """What that has said of its journal."""
         if self._pairing is None:

@@ -141,13 +141,13 @@ class DurableJobs:
             self._attend_to_opening(now)
         if self._jobs is not None and self._loop.ready.pop(self._jobs, self) is None:
             self._jobs.gather()
-        partner = self._partner
-        if partner is None:
+        if self._partner is None:
             return
-        if self._copies is not None:
-            self._attend_to_copies(partner, self._copies, partner.take_about_journals(), now)
-        elif partner.has_said:
-            self._deny(partner, partner.take_about_journals())
+        about = self._partner.take_about_journals()
+        if self._copies is None:
+            self._deny(self._partner, about)
+        else:
+            self._attend_to_copies(self._partner, self._copies, about, now)
 
     def _deny(self, partner: Partner, about: list[AboutJournals]) -> None:
         """Say that there is no copy here, if somebody wants to know."""

@@ -63,15 +63,10 @@ class Partner:
                     self._said.append(said)
             if is_lost:
                 succession.lose_partner(now, said_goodbye=False)
-        address = succession.partner and succession.seeks(now)
+        address = succession.seeks(now)
         if address:
             self._link = self._link or self._new_link()
             self._link.dial(address, now)
-
-    @property
-    def has_said(self) -> bool:
-        """There is something that it has said of its journal."""
-        return bool(self._said or self._composition.hears_about_journals)
 
     def take_about_journals(self) -> list[AboutJournals]:
         """What it has said of its journal."""
