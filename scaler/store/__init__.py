@@ -5,32 +5,50 @@ it privately, so that they may change their copy and nobody can change the objec
 it safe to use the memory of a freed object again.
 """
 
+#: seconds for which room in a full store is waited for: its agent moves objects to disk, and others who fill the same
+#: memory may be about to end
+ROOM_PATIENCE = 5.0
+
 
 class StoreFull(Exception):
     """There is no room for an object where the store is."""
 
-    def __init__(self, path: str, wanted: int, free: int, largest: int | None = None) -> None:
-        super().__init__(_reason(path, f"{wanted:,} bytes", free, largest))
+    def __init__(self, path: str, wanted: int, free: int, largest: int | None = None, total: int | None = None) -> None:
+        super().__init__(_reason(path, f"{wanted:,} bytes", free, largest, _too_little(wanted, total)))
         self.path = path
         #: bytes
         self.wanted = wanted
         #: bytes
         self.free = free
-        #: bytes that the process may write to a file, if that is what is too little: there will be no room later either
+        #: bytes that the process may write to a file, if that is what is too little
         self.largest = largest
+        #: bytes of the whole file system, free or not; None if it isn't known
+        self.total = total
+
+    @property
+    def is_for_good(self) -> bool:
+        """There will be no room later either, whatever is moved or removed."""
+        return self.largest is not None or _too_little(self.wanted, self.total) is not None
 
     @property
     def reason(self) -> str:
         """Why there is no room for it, said behind what it takes."""
-        return _reason(self.path, "it", self.free, self.largest)
+        return _reason(self.path, "it", self.free, self.largest, _too_little(self.wanted, self.total))
 
-    def __reduce__(self) -> tuple[type["StoreFull"], tuple[str, int, int, int | None]]:
-        return StoreFull, (self.path, self.wanted, self.free, self.largest)
+    def __reduce__(self) -> tuple[type["StoreFull"], tuple[str, int, int, int | None, int | None]]:
+        return StoreFull, (self.path, self.wanted, self.free, self.largest, self.total)
 
 
-def _reason(path: str, what: str, free: int, largest: int | None) -> str:
+def _too_little(wanted: int, total: int | None) -> int | None:
+    """The bytes of the whole file system, if they are less than what is wanted."""
+    return total if total is not None and total < wanted else None
+
+
+def _reason(path: str, what: str, free: int, largest: int | None, all_there_is: int | None) -> str:
     if largest is not None:
         return f"{path} can't take {what}: this process may write no file of more than {largest:,} (`ulimit -f`)"
+    if all_there_is is not None:
+        return f"{path} can't take {what}: there are {all_there_is:,} in all{_advice(path)}"
     return f"{path} has no room for {what}: {free:,} are free{_advice(path)}"
 
 

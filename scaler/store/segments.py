@@ -95,7 +95,8 @@ class Draft:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             status = os.statvfs(self._directory)
             largest = largest_file() if error.errno == errno.EFBIG else None
-            raise StoreFull(self._directory, self.size, status.f_bavail * status.f_frsize, largest) from None
+            free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+            raise StoreFull(self._directory, self.size, free, largest, total) from None
 
     def commit(self, *, with_magic: bool = True) -> None:
         """The object is complete: everybody can see it from now on. Replaces one of the same name.

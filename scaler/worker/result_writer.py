@@ -37,7 +37,7 @@ from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, pack_large
 from scaler.serialize.payload import PROTOCOL, SCALARS, describe
-from scaler.store import StoreFull, segments
+from scaler.store import ROOM_PATIENCE, StoreFull, segments
 from scaler.store.layout import Key
 from scaler.worker import context
 from scaler.worker.assignment import Assignment
@@ -46,8 +46,6 @@ from scaler.worker.ledger import too_large
 from scaler.worker.live_values import LiveValues, live_value
 from scaler.worker_protocol.messages import Crowded, Run, Unfiled
 
-#: seconds for which room in a full store is waited for
-ROOM_PATIENCE = 3.0
 #: seconds between two tries
 ROOM_PAUSE = 0.05
 
@@ -236,7 +234,7 @@ class ResultWriter:
             try:
                 return segments.write(store, key, packed.inband, packed.buffers)
             except StoreFull as full:
-                if full.largest is not None or time.monotonic() > deadline:
+                if full.is_for_good or time.monotonic() > deadline:
                     raise
                 self._tell(Crowded(full.wanted))
             except FileNotFoundError:

@@ -147,7 +147,7 @@ def test_a_full_store_names_the_argument_its_size_and_the_room(client, monkeypat
     def full(path, key, inband, buffers, fill):
         raise NoRoom(path, 2_400_064, 1_000)
 
-    monkeypatch.setattr(stores_module, "ROOM_PATIENCE", 0.0)
+    monkeypatch.setattr("scaler.store.ROOM_PATIENCE", 0.0)
     client.submit(total, np.ones(NUMBERS)).result(20)
     monkeypatch.setattr(places_module, "write_object", full)
     with pytest.raises(StoreFull, match=r"argument 'plus' of .*first takes 2,400,064 bytes: .* 1,000 are free"):

@@ -188,8 +188,10 @@ for attempt in (
 
 
 NO_ROOM = """
+    import time
     import numpy as np
     import scaler
+    import scaler.store
 
     with scaler.SchedulerClusterCombo(n_workers=2) as cluster, scaler.Client(cluster.address) as client:
         def make(number):
@@ -205,10 +207,13 @@ NO_ROOM = """
         except scaler.StoreFull as error:
             print("full:", error, flush=True)
         del small, more
-        try:
-            client.submit(len, np.ones(8_000_000)).result(20)
-        except scaler.StoreFull as error:
-            print("full for an argument:", error, flush=True)
+        begun = time.monotonic()
+        for ask in (lambda: client.submit(make, 8_000_000), lambda: client.submit(len, np.ones(8_000_000))):
+            try:
+                ask().result(20)
+            except scaler.StoreFull as error:
+                print("never:", error, flush=True)
+        assert time.monotonic() - begun < scaler.store.ROOM_PATIENCE
         several = [client.submit(make, 500_000) for _ in range(5)]
         try:
             client.submit(lambda *arrays: None, *several).result(20)
@@ -251,7 +256,9 @@ def test_a_value_that_dev_shm_has_no_room_for_fails_alone(network):
     assert len(full) == 1, script.text
     assert "make" in full[0]
     assert "64,0" in full[0]
-    assert "full for an argument: " in script.text
+    never = [line for line in script.text.splitlines() if line.startswith("never: ")]
+    assert len(never) == 2, script.text
+    assert all("there are 16,777,216 in all (give /dev/shm more" in line for line in [*full, *never])
     assert re.search(r"full for all inputs together: task .* its input takes 20,\d\d\d,\d\d\d bytes", script.text)
     assert "Traceback" not in script.text
 

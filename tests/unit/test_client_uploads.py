@@ -278,7 +278,7 @@ def test_a_full_store_is_said_with_what_is_wanted_and_what_is_free(host, monkeyp
         raise NoRoom(path, 800_000, 1_000)
 
     monkeypatch.setattr(places_module, "write_object", full)
-    monkeypatch.setattr(stores_module, "ROOM_PATIENCE", 0.0)
+    monkeypatch.setattr("scaler.store.ROOM_PATIENCE", 0.0)
     with pytest.raises(StoreFull, match=r"the value takes 800,000 bytes: .* 1,000 are free"):
         host.keep(np.arange(100_000))
     assert host.rooms == 1

@@ -236,7 +236,16 @@ def test_a_full_memory_is_said_with_what_to_do_in_one_line() -> None:
         assert "--shm-size=SIZE" in words
         assert "mount -o remount,size=SIZE /dev/shm" in words
         assert "\n" not in words
+    assert not full.is_for_good
     assert str(StoreFull("/tmp/scaler-0-1-ab", 1000, 5)) == "/tmp/scaler-0-1-ab has no room for 1,000 bytes: 5 are free"
+
+
+def test_what_is_larger_than_the_whole_memory_never_fits() -> None:
+    full = pickle.loads(pickle.dumps(StoreFull("/dev/shm/scaler-0-1-ab", 1001, 5, total=1000)))
+    assert full.is_for_good
+    assert str(full).startswith("/dev/shm/scaler-0-1-ab can't take 1,001 bytes: there are 1,000 in all (give")
+    assert full.reason.startswith("/dev/shm/scaler-0-1-ab can't take it: there are 1,000 in all (give")
+    assert not StoreFull("/dev/shm/scaler-0-1-ab", 1000, 5, total=1000).is_for_good
 
 
 @pytest.mark.parametrize("limit", [MIB, MIB // 16])

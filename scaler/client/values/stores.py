@@ -27,8 +27,6 @@ from scaler.transport import Address, Security
 
 #: seconds for which a store is waited for
 PATIENCE = 10.0
-#: seconds for which room in a full store is waited for: its agent moves objects to disk
-ROOM_PATIENCE = 3.0
 #: how often a value that was there a moment ago is asked for again
 _ATTEMPTS = 4
 
@@ -116,7 +114,7 @@ class Stores:
 
         Blocks as long as writing takes, and shortly if there is no room. Raises `StoreFull`, `ConnectionFailed`.
         """
-        deadline = time.monotonic() + ROOM_PATIENCE
+        deadline = time.monotonic() + store.ROOM_PATIENCE
         trouble: BaseException | None = None
         for attempt in range(_ATTEMPTS):
             place = self._find(anew=is_repeated and not attempt, is_patient=True)
@@ -140,7 +138,7 @@ class Stores:
             except store.StoreFull as full:
                 self._warm.clear()
                 self._make_room()
-                if full.largest is not None or time.monotonic() > deadline:
+                if full.is_for_good or time.monotonic() > deadline:
                     raise
             time.sleep(0.05)
 
