@@ -192,6 +192,23 @@ def test_a_watched_buffer_is_compared_only_after_it_was_written_to(monkeypatch):
     assert not before.has_owners
 
 
+def test_a_value_that_has_changed_is_watched_once_more_and_not_twice(monkeypatch):
+    watches = []
+    monkeypatch.setattr(module, "Watch", lambda buffer: watches.append(FakeWatch(buffer)) or watches[-1])
+    monkeypatch.setattr(module, "available", lambda: True)
+    array = np.zeros(200_000)
+    before, copies = sent(array)
+    array[7], watches[-1].written = 1, True
+    assert not before.is_same(pack(array), copies)
+    after, copies = sent(array)
+    assert len(watches) == 2
+    assert after.is_same(pack(array), never)
+    # what could not be sent after all, as a store was full, is neither taken for the old value nor for the new one
+    assert before.outdated
+    assert not before.is_same(pack(array), never)
+    assert not before.may_be(pack(array))
+
+
 def test_few_buffers_are_watched(monkeypatch):
     monkeypatch.setattr(module, "Watch", FakeWatch)
     monkeypatch.setattr(module, "available", lambda: True)

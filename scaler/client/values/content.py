@@ -62,7 +62,12 @@ class Content:
         ]
 
     def is_same(self, packed: Packed, stored: Callable[[], Sequence[memoryview] | None]) -> bool:
-        """Whether a value of this key has the same bytes; `stored()` gives those that were sent, if it can."""
+        """Whether a value of this key has the same bytes; `stored()` gives those that were sent, if it can.
+
+        If it hasn't, this is `outdated` for good, and keeps the buffers watched for the one that is made of them next.
+        """
+        if self.outdated:
+            return False
         doubtful = [
             index
             for index, (memory, buffer) in enumerate(zip(self._memories, packed.buffers, strict=True))
@@ -77,9 +82,9 @@ class Content:
         else:
             sent = stored()
             same = sent is not None and all(equal(packed.buffers[index], sent[index]) for index in doubtful)
-        if same:
-            for index, memory in zip(doubtful, watched, strict=True):
-                self._memories[index] = memory
+        self.outdated = not same
+        for index, memory in zip(doubtful, watched, strict=True):
+            self._memories[index] = memory
         return same
 
     def may_be(self, packed: Packed) -> bool:

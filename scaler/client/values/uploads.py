@@ -41,7 +41,6 @@ class Uploads:
         with entry.lock:
             sent = entry.sent
             if sent is not None and not sent.content.is_same(packed, functools.partial(self._stored_buffers, sent)):
-                sent.content.outdated = True
                 sent = None
             if sent is None:
                 self._remembered.replace(entry, self._send(packed, key, pack, what), value)
