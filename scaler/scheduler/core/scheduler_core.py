@@ -379,7 +379,7 @@ class SchedulerCore:
             self._refuse(number, message)
 
     def _refuse(self, number: int, message: Message) -> None:
-        self._lost(number, f"sent a {type(message).__name__}, which is not its to send", is_told=True)
+        self._lost(number, f"sent {type(message).__name__}, which is not its to send", is_told=True)
 
     def _lost(self, number: int, reason: str, is_told: bool = False) -> None:
         state, client, agent = self.state, self.state.clients.get(number), self.state.agents.get(number)
