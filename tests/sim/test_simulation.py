@@ -92,6 +92,7 @@ FOUND = {
     "rows that have ended at their client were waiting for what it says is lost": ("one by one", 1044),
     "a row is claimed, and cancelled before its agent has granted that": ("durable and faults", 1031),
     "a store can't fetch from the only agent that it was told of, while another one has a copy": ("leaving", 7003),
+    "rows of an unknown function are taken back from behind a long one at once, again and again": ("unwaited", 3),
     # these two found a lock that a simulated process kept when it died
     "one is killed while it closes the journal that both have": ("shared journal", 7_001_524),
     "one is killed while it closes its journal": ("copied journal", 7_005_202),
@@ -147,7 +148,7 @@ def test_workers_that_are_stopped_come_to_rows_that_were_taken_back_meanwhile() 
 
 def test_rows_that_are_held_back_end_where_they_are_cancelled() -> None:
     """That none of these begins is checked in each run; here, that there are some."""
-    assert sum(run(seed, "one by one").world.ended_here for seed in seeds(0, 3)) > 20
+    assert sum(run(seed, "one by one").world.ended_here for seed in seeds(4, 4)) > 20
 
 
 def test_a_seed_says_all() -> None:

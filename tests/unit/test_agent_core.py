@@ -195,6 +195,35 @@ def test_rows_behind_one_that_takes_longer_than_expected_are_taken_back() -> Non
     assert fake.running(1)
 
 
+def test_a_row_that_nothing_is_known_of_stays_behind_one_that_takes_as_long_as_expected() -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=20_000)
+    fake.give(10, 0, 1)
+    fake.now += 0.010
+    fake.give(20, 0, 1, name="other")
+    fake.handle(ev.Tick())
+    assert fake.running(0) == [(10, 0, 1), (20, 0, 1)]
+    assert fake.control == []
+    fake.now += 0.040
+    fake.handle(ev.Tick())
+    fake.give_back(0, recall(fake))
+    for _ in range(3):
+        fake.handle(ev.Tick())
+    assert len(fake.control) == 1
+    assert fake.running(0) == [(10, 0, 1)]
+
+
+def test_nothing_is_handed_out_behind_a_long_row_so_that_it_goes_to_whoever_is_free_first() -> None:
+    fake = FakeAgent(2)
+    learnt(fake, us=1_000_000)
+    fake.give(10, 0, 2)
+    fake.give(20, 0, 2)
+    assert (fake.running(0), fake.running(1)) == ([(10, 0, 1)], [(10, 1, 2)])
+    fake.finish(1)
+    fake.finish(1)
+    assert (fake.running(0), fake.running(1)) == ([(10, 0, 1)], [(20, 1, 2)])
+
+
 def test_nothing_is_handed_out_behind_a_row_that_gives_it_back_each_time_it_waits() -> None:
     fake = FakeAgent(1)
     learnt(fake)
@@ -441,7 +470,7 @@ def test_a_worker_that_does_not_answer_is_looked_at_and_ended_if_it_runs_what_wa
 
 def test_a_worker_that_keeps_results_back_for_a_long_row_is_asked_for_them_once() -> None:
     fake = FakeAgent(1)
-    learnt(fake, us=10_000_000)  # long: nothing would be taken back for 20 s
+    learnt(fake, us=50_000)  # long: nothing would be taken back for a tenth of a second
     fake.give(10, 0, 1)
     fake.give(11, 0, 1)
     first, second = fake.runs[0]
@@ -455,11 +484,11 @@ def test_a_worker_that_keeps_results_back_for_a_long_row_is_asked_for_them_once(
     assert fake.control == [], "it still runs the first row"
     fake.handle(ev.Looked(0, (second.dispatch, 0)))
     assert [(slot, type(message)) for slot, message in fake.control] == [(0, wm.Flush)]
-    fake.now += 10 * QUIET_SECONDS
+    fake.now += 2 * QUIET_SECONDS
     fake.handle(ev.Tick())
     assert fake.looks == [0], "a row that ends later than that is told of before the next one begins"
     fake.worker(0, wm.Results([], []))
-    fake.now += 2 * QUIET_SECONDS
+    fake.now += QUIET_SECONDS
     fake.handle(ev.Tick())
     assert fake.looks == [0, 0]
 

@@ -33,6 +33,9 @@ DISPATCH_US = 8_000.0
 DISPATCH_ROWS = 16_384
 #: a worker that has less than so many microseconds of work, in at most so many dispatches, is given more
 SHORT_US, SHORT_DISPATCHES = 2_000.0, 16
+#: nothing is handed out behind rows that take longer than so many microseconds: to ask for more when they have ended
+#: costs less than a hundredth of that, and the next row is free until then for whichever worker is free first
+LONG_US = 50_000.0
 #: bytes that the results of one dispatch should take, at most
 DISPATCH_BYTES = 64 << 20
 #: and those of each short row, so that all that a worker is given in advance take no more
@@ -74,13 +77,15 @@ def feed(state: HostState, out: Outgoing) -> None:
 
 
 def _may_follow(state: HostState, worker: WorkerRecord, queue: RowQueue, whose: int | None) -> bool:
-    """A busy worker is to have rows of this queue, too: it has one dispatch, or so little in some that it runs out."""
+    """A busy worker is to have rows of this queue, too: it has one dispatch that ends soon, or so little in some that
+    it runs out.
+    """
     dispatches = len(worker.dispatches)
     first, head = worker.first, queue.head
     if dispatches >= SHORT_DISPATCHES or head.task.timeout or first.origin.task.timeout or first.is_alone:
         return False
     if dispatches == 1:
-        return True
+        return whose is not None or first.expected is None or first.expected <= LONG_US
     if head.task.priority < first.origin.task.priority or not _is_short(state, head, whose):
         return False  # more urgent ones may be on their way
     expected = worker.expected

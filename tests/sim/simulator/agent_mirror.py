@@ -1,5 +1,6 @@
 """A copy of what an agent's core says of workers, rows and objects, made from its facts alone."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from scaler.agent.state.agent_facts import (
@@ -15,6 +16,8 @@ from scaler.agent.state.agent_facts import (
 from scaler.agent.state.host import HostState
 
 Key = tuple[int, int]
+#: a row may be handed out and taken back so often: ten times are met, thousands where both follow from one another
+MOST_RETURNS = 100
 
 
 class AgentMirror:
@@ -26,6 +29,8 @@ class AgentMirror:
         self.workers: dict[int, str] = {}
         #: (client, batch, row) that workers have, by slot and dispatch
         self.rows: dict[tuple[int, int], set[tuple[int, int, int]]] = {}
+        #: how often each row was taken back
+        self.returns: Counter[tuple[int, int, int]] = Counter()
         #: state of an object, and the worker that alone has it
         self.objects: dict[Key, tuple[str, int | None]] = {}
         #: facts that contradict those before, or tell of what only a liar or a defect brings about
@@ -64,6 +69,10 @@ class AgentMirror:
         if not rows <= here:
             self.wrong.append(f"{fact}: the worker has {here}")
         here -= rows
+        if isinstance(fact, RowsReturned):
+            self.returns.update(rows)
+            if any(self.returns[row] == MOST_RETURNS for row in rows):
+                self.wrong.append(f"{fact}: it was handed out and taken back {MOST_RETURNS} times")
         if not here:
             self.rows.pop((fact.slot, fact.dispatch), None)
 
