@@ -1,11 +1,16 @@
 """A copy of what a scheduler's core says of its rows, made from its facts alone: an observer needs nothing else."""
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from scaler.scheduler.state.batch_records import DONE, WAITING
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchAdmitted, BatchEnded, ClientCleared, Fact, RowsMoved, named
+from scaler.scheduler.state.transitions import Cause
+
+#: a row may be placed so often: ten times are met, many more where it is placed because it was given back
+MOST_PLACED = 100
 
 
 class Mirror:
@@ -15,6 +20,8 @@ class Mirror:
         self._state = state
         self.places: dict[tuple[int, int], array[int]] = {}
         self._remembered: dict[tuple[int, int], array[int]] = {}
+        #: how often each row was placed
+        self.placed: Counter[tuple[int, int, int]] = Counter()
         #: facts that contradict those before
         self.wrong: list[str] = []
         state.facts.subscribe(self._note)
@@ -42,6 +49,11 @@ class Mirror:
         if set(places[fact.lo : fact.hi]) != {fact.before}:
             self.wrong.append(f"{fact} moves rows that are at {places[fact.lo : fact.hi]}")
         places[fact.lo : fact.hi] = array("I", [fact.after]) * (fact.hi - fact.lo)
+        if fact.cause == Cause.PLACED:
+            rows = [(*key, row) for row in range(fact.lo, fact.hi)]
+            self.placed.update(rows)
+            if any(self.placed[row] == MOST_PLACED for row in rows):
+                self.wrong.append(f"{fact}: it was placed {MOST_PLACED} times")
 
     def differences(self) -> Iterator[tuple[str, int]]:
         """What the facts say otherwise than the state, and of which batch."""
