@@ -42,7 +42,7 @@ from scaler.serialize.outofband import pack, unpack
 from scaler.store import segments
 from scaler.store.directory import StoreDirectory
 from scaler.store.layout import Key, file_name
-from scaler.worker import context, inputs
+from scaler.worker import context, inputs, result_writer
 from scaler.worker.live_values import LiveValues
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
@@ -255,6 +255,7 @@ def test_a_result_that_has_no_room_fails_its_row_alone(
     agent: Agent, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_room(monkeypatch, 3 * MB)
+    monkeypatch.setattr(result_writer, "ROOM_PATIENCE", 0.1)
     agent.hand_out(1, ones, range(3), arguments=[(1,), (4,), (2,)])
     agent.run()
     outcomes = agent.outcomes()
