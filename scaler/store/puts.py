@@ -69,7 +69,7 @@ class Puts:
         except FileExistsError:
             answer = Note(Kind.REFUSED, key, text=f"there is another object {file_name(key)}")
         except StoreFull as full:
-            answer = Note(Kind.FULL, key, full.wanted, full.free, text=full.path)
+            answer = Note(Kind.FULL, key, full.wanted, full.free, full.total or 0, text=full.path)
         except OSError as error:
             answer = Note(Kind.REFUSED, key, text=str(error))
         self._say(number, answer)

@@ -209,7 +209,7 @@ class RemoteStore:
     def _taken(self, key: Key, most: int) -> int:
         note = self._next(key)
         if note.kind is Kind.FULL:
-            raise StoreFull(f"{self._address}: {note.text}", note.offset, note.size)
+            raise StoreFull(f"{self._address}: {note.text}", note.offset, note.size, total=note.number or None)
         if note.kind is Kind.REFUSED:
             raise TransferFailed(f"the store at {self._address} does not take {file_name(key)}: {note.text}")
         if note.kind is not Kind.TAKEN or note.offset > most:

@@ -96,7 +96,7 @@ class Draft:
             status = os.statvfs(self._directory)
             largest = largest_file() if error.errno == errno.EFBIG else None
             free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
-            raise StoreFull(self._directory, self.size, free, largest, total) from None
+            raise StoreFull(self._directory, self.size, free, largest, total or None) from None  # 0: no limit
 
     def commit(self, *, with_magic: bool = True) -> None:
         """The object is complete: everybody can see it from now on. Replaces one of the same name.

@@ -9,7 +9,7 @@
     DONE    key: I have all of it
     BEGIN   key, size, tag                              TAKEN key, bytes that are here (all: it is complete)
     PIECE   key, offset; bytes                          TAKEN
-                                                        FULL key, bytes wanted, bytes free; path
+                                                        FULL key, bytes wanted, bytes free, in all; path
                                                         REFUSED key; reason
 
 An object's file is read in chunks of 1 MiB. Every READ says how many answers have arrived on this connection, so that
@@ -67,7 +67,8 @@ class Note(NamedTuple):
     offset: int = 0
     #: bytes of the object's file
     size: int = 0
-    #: READ: answers that have arrived on this connection; CHUNK, BEGIN: the object's tag
+    #: READ: answers that have arrived on this connection; CHUNK, BEGIN: the object's tag; FULL: bytes of the whole file
+    #: system, 0 if they are not known
     number: int = 0
     flags: int = 0
     #: an address, a reason, or addresses, one a line

@@ -213,6 +213,53 @@ def test_a_row_that_nothing_is_known_of_stays_behind_one_that_takes_as_long_as_e
     assert fake.running(0) == [(10, 0, 1)]
 
 
+def test_a_long_row_behind_another_does_not_put_off_when_that_is_overdue() -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=20_000)
+    fake.give(1, 1, 2, name="other")
+    fake.finish(0, us=9_000_000)
+    fake.give(10, 0, 1)
+    fake.give(20, 0, 1, name="other")
+    assert fake.running(0) == [(10, 0, 1), (20, 0, 1)]
+    fake.now += 0.044
+    fake.handle(ev.Tick())
+    assert fake.control == []
+    fake.now += 0.002
+    fake.handle(ev.Tick())
+    fake.give_back(0, recall(fake))
+    assert fake.running(0) == [(10, 0, 1)]
+
+
+def test_what_is_more_urgent_begins_next_at_whoever_is_free_first() -> None:
+    fake = FakeAgent(2)
+    learnt(fake, us=20_000)
+    fake.give(10, 0, 6)
+    assert (fake.running(0), fake.running(1)) == ([(10, 0, 1), (10, 2, 3)], [(10, 1, 2), (10, 3, 4)])
+    fake.give(20, 0, 1, priority=1)
+    for slot, (of, message) in enumerate(list(fake.control)):
+        assert (of, type(message)) == (slot, wm.Recall)
+        fake.give_back(slot, message.token)
+    assert (fake.running(0), fake.running(1)) == ([(10, 0, 1)], [(10, 1, 2)])
+    fake.finish(1)
+    assert fake.running(1) == [(20, 0, 1), (10, 2, 3)]
+    assert fake.running(0) == [(10, 0, 1), (10, 3, 4)], "all is as usual"
+    fake.finish(1)
+    fake.finish(1)
+    assert len(fake.control) == 2
+    assert fake.running(1) == [(10, 4, 5), (10, 5, 6)]
+
+
+def test_what_is_more_urgent_waits_for_a_few_milliseconds_that_are_in_hand() -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=100)
+    fake.give(10, 0, 40)
+    fake.give(20, 0, 1, priority=1)
+    assert fake.control == []
+    assert fake.running(0) == [(10, 0, 40)]
+    fake.finish(0)
+    assert fake.running(0) == [(20, 0, 1)]
+
+
 def test_nothing_is_handed_out_behind_a_long_row_so_that_it_goes_to_whoever_is_free_first() -> None:
     fake = FakeAgent(2)
     learnt(fake, us=1_000_000)

@@ -209,6 +209,19 @@ def test_a_value_that_has_changed_is_watched_once_more_and_not_twice(monkeypatch
     assert not before.may_be(pack(array))
 
 
+def test_what_changes_while_it_is_looked_at_is_not_taken_for_what_was_sent(monkeypatch):
+    array = np.zeros(20_000)
+    before, copies = sent(array)
+
+    def seen_by_another_thread(memory, buffer, is_same_place):
+        array[7] = 1
+        assert not before.is_same(pack(array), copies)
+        return True  # as a buffer that is watched anew since then
+
+    monkeypatch.setattr(module._Memory, "has_stayed", seen_by_another_thread)
+    assert not before.may_be(pack(array))
+
+
 def test_few_buffers_are_watched(monkeypatch):
     monkeypatch.setattr(module, "Watch", FakeWatch)
     monkeypatch.setattr(module, "available", lambda: True)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,20 @@ def test_what_is_larger_than_the_whole_memory_never_fits() -> None:
     assert str(full).startswith("/dev/shm/scaler-0-1-ab can't take 1,001 bytes: there are 1,000 in all (give")
     assert full.reason.startswith("/dev/shm/scaler-0-1-ab can't take it: there are 1,000 in all (give")
     assert not StoreFull("/dev/shm/scaler-0-1-ab", 1000, 5, total=1000).is_for_good
+
+
+def test_a_file_system_without_a_limit_is_not_too_small(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    status = os.statvfs(store)
+    monkeypatch.setattr(
+        os, "statvfs", lambda _: types.SimpleNamespace(f_bavail=0, f_blocks=0, f_frsize=status.f_frsize)
+    )
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(StoreFull) as caught:
+        write(store, KEY, b"x" * 2 * MIB)
+    assert not caught.value.is_for_good
 
 
 @pytest.mark.parametrize("limit", [MIB, MIB // 16])

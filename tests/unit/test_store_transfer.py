@@ -587,12 +587,13 @@ def test_a_client_learns_what_is_missing_or_full_or_taken(
         store.put(KEY, b"two")
 
     def full(path: str, key: Key, size: int) -> None:
-        raise StoreFull(path, size, 5)
+        raise StoreFull(path, size, 5, total=1000)
 
     monkeypatch.setattr(puts_module, "Draft", full)
     with pytest.raises(StoreFull) as caught:
         store.put((7, 2), b"x" * 1000)
-    assert (caught.value.wanted, caught.value.free) == (1064, 5)
+    assert (caught.value.wanted, caught.value.free, caught.value.total) == (1064, 5, 1000)
+    assert caught.value.is_for_good
     assert there.store in caught.value.path
 
 

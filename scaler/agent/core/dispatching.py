@@ -4,10 +4,10 @@ Rows go to workers by what they should take: one while a function is unknown, ab
 known, and a second dispatch before the first is done, so that a worker never waits for its agent. A dispatch is a span
 of rows; where those that are next come in short ones, as in graphs, several are handed out, about `SHORT_US` worth: the
 parts of a group, taken out one by one, would cost more in messages than in their worker.
-Rows handed out and not begun are taken back when another worker idles. A row that may have ended a worker before is
-handed to one that has nothing else, and nothing comes behind it (see state/suspects.py). A worker takes those rows
-first that use what only it has; one with nothing to do gets rows that are for a busy one, when moving what they use
-takes less time than waiting there.
+Rows handed out and not begun are taken back when another worker idles, and when more urgent ones wait: those begin
+next, wherever a worker is free first. A row that may have ended a worker before is handed to one that has nothing else,
+and nothing comes behind it (see state/suspects.py). A worker takes those rows first that use what only it has; one with
+nothing to do gets rows that are for a busy one, when moving what they use takes less time than waiting there.
 
 A row that takes n slots is one worker's alone, and n - 1 others are left without rows while it runs. When it is next in
 line and fewer are free, those that become free are kept for it.
@@ -15,7 +15,7 @@ line and fewer are free, those that become free are kept for it.
 
 from math import inf
 
-from scaler.agent.core import spilling, staging, stealing
+from scaler.agent.core import spilling, staging, stealing, worker_commands
 from scaler.agent.core.events import ToWorker
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
@@ -35,7 +35,7 @@ DISPATCH_ROWS = 16_384
 SHORT_US, SHORT_DISPATCHES = 2_000.0, 16
 #: nothing is handed out behind rows that take longer than so many microseconds: to ask for more when they have ended
 #: costs less than a hundredth of that, and the next row is free until then for whichever worker is free first
-LONG_US = 50_000.0
+LONG_US = 100_000.0
 #: bytes that the results of one dispatch should take, at most
 DISPATCH_BYTES = 64 << 20
 #: and those of each short row, so that all that a worker is given in advance take no more
@@ -74,6 +74,23 @@ def feed(state: HostState, out: Outgoing) -> None:
                     return
     if idle and ready.general.rows:  # that were to be for one worker
         _feed_idle(state, out, fed)
+    if ready.general.rows:
+        _make_way(state, out, fed)
+
+
+def _make_way(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
+    """Take back what workers have in hand and is less urgent than what waits, which begins next wherever one is free.
+
+    What takes no longer than a dispatch stays: it is done as soon as it would be back.
+    """
+    priority = state.ready.general.priority
+    for worker in fed:
+        if worker.state is BUSY and not worker.recalling:
+            last = worker.dispatches[next(reversed(worker.dispatches))]
+            if last.origin.task.priority < priority and worker.is_crowded:
+                expected = worker.expected
+                if expected is None or expected > DISPATCH_US:
+                    worker_commands.recall(state, out, worker)
 
 
 def _may_follow(state: HostState, worker: WorkerRecord, queue: RowQueue, whose: int | None) -> bool:
@@ -85,7 +102,11 @@ def _may_follow(state: HostState, worker: WorkerRecord, queue: RowQueue, whose: 
     if dispatches >= SHORT_DISPATCHES or head.task.timeout or first.origin.task.timeout or first.is_alone:
         return False
     if dispatches == 1:
-        return whose is not None or first.expected is None or first.expected <= LONG_US
+        if whose is not None:
+            return True
+        if head.task.priority > first.origin.task.priority:
+            return False  # it is for whoever is free first
+        return first.expected is None or first.expected <= LONG_US
     if head.task.priority < first.origin.task.priority or not _is_short(state, head, whose):
         return False  # more urgent ones may be on their way
     expected = worker.expected
@@ -142,6 +163,8 @@ def _feed_by_slots(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> 
     for worker in fed if idle and free > 0 else ():  # rows that were to be for one worker are for any now
         if worker.state is IDLE and _dispatch(state, out, worker, len(fed), free=free):
             free -= pool.slots_of(worker)
+    if ready.general.rows:
+        _make_way(state, out, fed)
 
 
 def _dispatch(

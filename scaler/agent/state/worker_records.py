@@ -240,15 +240,17 @@ class WorkerRecord:
 
     @property
     def due(self) -> float:
-        """When what it has should be done, generously; what is behind it is taken back then. It must be busy.
+        """When all that it has but the last dispatch should be done, generously; what is behind the row that runs is
+        taken back then. It must be busy.
 
-        What comes behind never makes that sooner: rows of an unknown function count when they are the first.
+        So what comes behind makes that neither sooner, where its function is unknown, nor later, where it is long.
         """
-        known = 0.0
+        known, left = 0.0, max(1, len(self.dispatches) - 1)
         for dispatch in self.dispatches.values():
-            if dispatch.expected is None:
+            if not left or dispatch.expected is None:
                 break
             known += dispatch.expected
+            left -= 1
         return self.first.at + 0.005 + 2e-6 * known
 
     @property

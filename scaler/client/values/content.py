@@ -90,9 +90,8 @@ class Content:
     def may_be(self, packed: Packed) -> bool:
         """Whether a value that was packed again has the bytes that were sent, when those are gone."""
         inband, places = key_of(packed)
-        return (
-            not self.outdated
-            and inband == self.key[0]
+        same = (
+            inband == self.key[0]
             and len(places) == len(self._memories)
             and all(
                 memory.has_stayed(buffer, place == before)
@@ -101,6 +100,7 @@ class Content:
                 )
             )
         )
+        return same and not self.outdated  # asked last: another thread may have seen that meanwhile, in `is_same`
 
     def is_referenced(self, value: Callable[[], Any], ours: int = 0) -> bool:
         """Whether anybody but this, and `ours` references, still has the value."""
