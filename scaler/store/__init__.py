@@ -14,7 +14,6 @@ class StoreFull(Exception):
     """There is no room for an object where the store is."""
 
     def __init__(self, path: str, wanted: int, free: int, largest: int | None = None, total: int | None = None) -> None:
-        super().__init__(_reason(path, f"{wanted:,} bytes", free, largest, _too_little(wanted, total)))
         self.path = path
         #: bytes
         self.wanted = wanted
@@ -24,32 +23,34 @@ class StoreFull(Exception):
         self.largest = largest
         #: bytes of the whole file system, free or not; None if it isn't known
         self.total = total
+        super().__init__(self._reason(f"{wanted:,} bytes"))
 
     @property
     def is_for_good(self) -> bool:
         """There will be no room later either, whatever is moved or removed."""
-        return self.largest is not None or _too_little(self.wanted, self.total) is not None
+        return self.largest is not None or self._is_too_large
 
     @property
     def reason(self) -> str:
         """Why there is no room for it, said behind what it takes."""
-        return _reason(self.path, "it", self.free, self.largest, _too_little(self.wanted, self.total))
+        return self._reason("it")
+
+    @property
+    def _is_too_large(self) -> bool:
+        return self.total is not None and self.total < self.wanted
+
+    def _reason(self, what: str) -> str:
+        path = self.path
+        if self.largest is not None:
+            return (
+                f"{path} can't take {what}: this process may write no file of more than {self.largest:,} (`ulimit -f`)"
+            )
+        if self._is_too_large:
+            return f"{path} can't take {what}: there are {self.total:,} in all{_advice(path)}"
+        return f"{path} has no room for {what}: {self.free:,} are free{_advice(path)}"
 
     def __reduce__(self) -> tuple[type["StoreFull"], tuple[str, int, int, int | None, int | None]]:
         return StoreFull, (self.path, self.wanted, self.free, self.largest, self.total)
-
-
-def _too_little(wanted: int, total: int | None) -> int | None:
-    """The bytes of the whole file system, if they are less than what is wanted."""
-    return total if total is not None and total < wanted else None
-
-
-def _reason(path: str, what: str, free: int, largest: int | None, all_there_is: int | None) -> str:
-    if largest is not None:
-        return f"{path} can't take {what}: this process may write no file of more than {largest:,} (`ulimit -f`)"
-    if all_there_is is not None:
-        return f"{path} can't take {what}: there are {all_there_is:,} in all{_advice(path)}"
-    return f"{path} has no room for {what}: {free:,} are free{_advice(path)}"
 
 
 def _advice(path: str) -> str:

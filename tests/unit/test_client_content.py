@@ -169,10 +169,16 @@ class FakeWatch:
         return not self.written
 
 
-def test_a_watched_buffer_is_compared_only_after_it_was_written_to(monkeypatch):
-    watches = []
-    monkeypatch.setattr(module, "Watch", lambda buffer: watches.append(FakeWatch(buffer)) or watches[-1])
+@pytest.fixture
+def watches(monkeypatch):
+    """Those that are made, none of them the kernel's."""
+    made = []
+    monkeypatch.setattr(module, "Watch", lambda buffer: made.append(FakeWatch(buffer)) or made[-1])
     monkeypatch.setattr(module, "available", lambda: True)
+    return made
+
+
+def test_a_watched_buffer_is_compared_only_after_it_was_written_to(watches):
     array = np.zeros(200_000)
     before, copies = sent(array)
     assert before.is_same(pack(array), never)
@@ -192,10 +198,7 @@ def test_a_watched_buffer_is_compared_only_after_it_was_written_to(monkeypatch):
     assert not before.has_owners
 
 
-def test_a_value_that_has_changed_is_watched_once_more_and_not_twice(monkeypatch):
-    watches = []
-    monkeypatch.setattr(module, "Watch", lambda buffer: watches.append(FakeWatch(buffer)) or watches[-1])
-    monkeypatch.setattr(module, "available", lambda: True)
+def test_a_value_that_has_changed_is_watched_once_more_and_not_twice(watches):
     array = np.zeros(200_000)
     before, copies = sent(array)
     array[7], watches[-1].written = 1, True
