@@ -8,7 +8,7 @@ from simulator.scripted import FakeAgent, spans
 from support.counting import calls_of
 
 from scaler.agent.core import events as ev
-from scaler.agent.core.dispatching import DISPATCH_US, SHORT_DISPATCHES, SHORT_US
+from scaler.agent.core.in_hand import DISPATCH_US, SHORT_DISPATCHES, SHORT_US
 from scaler.agent.core.withdrawing import FORCE_PATIENCE
 from scaler.agent.core.worker_lifecycle import SPARE
 from scaler.agent.state.worker_records import QUIET_SECONDS, KillKind, KillReason
@@ -247,6 +247,61 @@ def test_what_is_more_urgent_begins_next_at_whoever_is_free_first() -> None:
     fake.finish(1)
     assert len(fake.control) == 2
     assert fake.running(1) == [(10, 4, 5), (10, 5, 6)]
+
+
+def test_a_row_that_takes_several_slots_and_is_more_urgent_begins_next_too() -> None:
+    fake = FakeAgent(2)
+    learnt(fake, us=20_000)
+    fake.give(10, 0, 6)
+    fake.give(20, 0, 1, priority=1, threads=2)
+    assert [(slot, type(message)) for slot, message in fake.control] == [(0, wm.Recall), (1, wm.Recall)]
+    for slot, message in list(fake.control):
+        fake.give_back(slot, message.token)
+    fake.finish(0)
+    fake.finish(1)
+    assert (fake.running(0), fake.running(1)) == ([(20, 0, 1)], [])
+
+
+def recalls_of_one_row(fake: FakeAgent, seconds: float) -> int:
+    """How often rows are taken back while the rows that run go on for so long."""
+    end, recalls = fake.now + seconds, 0
+    while fake.now < end:
+        if fake.control:
+            slot, message = fake.control.pop(0)
+            if isinstance(message, wm.Recall):
+                recalls += 1
+                assert recalls < 10, "the same rows go to and fro"
+                fake.now += 0.0002
+                fake.give_back(slot, message.token)
+        else:
+            fake.now = min(max(fake.wake, fake.now + 1e-6), end)
+            fake.handle(ev.Tick())
+    return recalls
+
+
+def test_a_worker_that_is_about_to_end_is_none_for_which_rows_are_taken_back() -> None:
+    fake = FakeAgent(2, tasks=2)
+    fake.core.state.workers.records[1].blocked = True
+    learnt(fake, us=50_000)
+    fake.core.state.workers.records[1].blocked = False
+    fake.give(10, 0, 3)
+    assert (fake.running(0), fake.running(1)) == ([(10, 0, 1)], [(10, 1, 2), (10, 2, 3)])
+    fake.finish(0)
+    assert fake.core.state.workers.records[0].kill_reason is not None
+    assert recalls_of_one_row(fake, 0.045) == 0
+    assert fake.running(1) == [(10, 1, 2), (10, 2, 3)]
+
+
+def test_the_scheduler_is_given_what_a_worker_that_is_about_to_end_would_have_run() -> None:
+    fake = FakeAgent(2, tasks=2)
+    fake.core.state.workers.records[1].blocked = True
+    learnt(fake, us=50_000)
+    fake.core.state.workers.records[1].blocked = False
+    fake.give(10, 0, 3)
+    fake.finish(0)
+    fake.tell(BalanceRequest(1))
+    fake.give_back(1, recall(fake))
+    assert list(fake.heard(BalanceResponse)[0]) == [(C, 10, 2, 3)]
 
 
 def test_what_is_more_urgent_waits_for_a_few_milliseconds_that_are_in_hand() -> None:
@@ -1125,6 +1180,24 @@ def test_a_worker_is_handed_no_more_rows_than_it_may_run_and_then_ends() -> None
     fake.dies(0)
     fake.worker(fake.started[-1], wm.Ready(200))
     assert fake.running(fake.started[-1]) == [(20, 4, 9)]
+
+
+def test_a_row_that_wants_a_fresh_worker_costs_no_other_one_its_process() -> None:
+    fake = FakeAgent(4)
+    for slot in range(3):
+        fake.give(10 + slot, 0, 1)
+    for slot in range(3):
+        fake.finish(slot)
+    fake.give(20, 0, 1, flags=FRESH)
+    workers = fake.core.state.workers.records
+    assert (fake.running(3), [worker.is_worn for worker in workers.values()]) == ([(20, 0, 1)], [0, 0, 0, 1])
+    fake.give(30, 0, 1, flags=FRESH)
+    fake.give(31, 0, 1, flags=FRESH)
+    assert [worker.is_worn for worker in workers.values()] == [1, 1, 0, 1], "one for each row"
+    for slot in (0, 1):
+        fake.dies(slot, status=0)
+        fake.worker(slot, wm.Ready(200 + slot))
+    assert sorted(fake.running(0) + fake.running(1)) == [(30, 0, 1), (31, 0, 1)]
 
 
 def test_a_row_that_wants_a_fresh_worker_waits_for_one_and_is_its_only_row() -> None:

@@ -2,10 +2,11 @@
 
 import pytest
 from simulator.scripted import FakeAgent, ended, spans, task
+from support.counting import calls_of
 
 from scaler.agent.core import events as ev
 from scaler.agent.core.bringing import MAX_TRIES, RETRY_SECONDS
-from scaler.agent.core.dispatching import SHORT_BYTES, SHORT_US
+from scaler.agent.core.in_hand import SHORT_BYTES, SHORT_US
 from scaler.agent.core.spilling import PAUSE
 from scaler.agent.state.memory import HARD, SOFT
 from scaler.agent.state.object_records import ObjectState
@@ -214,6 +215,50 @@ def test_a_row_moves_to_an_idle_worker_when_waiting_takes_longer() -> None:
     assert fake.told(0, wm.Publish) == [(C, value)]
     fake.worker(0, wm.Published([wm.PublishedValue((C, value), MB, None)]))
     assert fake.running(1)[0][0] == 40
+
+
+@pytest.mark.parametrize(("us", "size"), [(10_000, 50 * MB), (200_000, 1000 * MB)])
+def test_a_row_that_would_wait_for_its_value_longer_elsewhere_stays_in_hand(us: int, size: int) -> None:
+    """It was taken back for the worker that idles, found to be better where it was, and handed out again."""
+    fake = FakeAgent(2)
+    value = made(fake, 0, 10, live=True, size=size)
+    fake.core.state.estimates.note_duration((C, "known"), us)
+    fake.give_dependents(30, [[value], [value]], size=size, name="known")
+    assert fake.running(0) == [(30, 0, 1), (30, 1, 2)]
+    end = fake.now + us / 1e6
+    while fake.now < end:
+        fake.now = min(max(fake.wake, fake.now + 1e-6), end)
+        fake.handle(ev.Tick())
+    assert fake.control == []
+
+
+def test_a_row_in_hand_whose_value_is_with_an_idle_worker_sooner_is_taken_there() -> None:
+    fake = FakeAgent(2)
+    value = made(fake, 0, 10, live=True)
+    fake.core.state.estimates.note_duration((C, "known"), 50_000)
+    fake.core.state.workers.records[1].blocked = True
+    fake.give_dependents(30, [[value], [value]], name="known")
+    assert fake.running(0) == [(30, 0, 1), (30, 1, 2)]
+    fake.core.state.workers.records[1].blocked = False
+    fake.handle(ev.Tick())
+    ((slot, message),) = fake.control
+    fake.control.clear()
+    fake.give_back(slot, message.token)
+    assert fake.told(0, wm.Publish) == [(C, value)]
+
+
+def test_rows_for_one_worker_cost_nothing_while_no_other_one_idles() -> None:
+    calls = {}
+    for batches in (100, 1_000):
+        fake = FakeAgent(2)
+        value = made(fake, 0, 10, live=True, size=900 * MB)
+        fake.give(20, 0, 2, name="long")
+        for batch in range(30, 30 + batches):
+            fake.give_dependents(batch, [[value]], size=900 * MB)
+        calls[batches] = calls_of(lambda fake=fake: fake.handle(ev.Tick()))
+        fake.finish(1)  # it idles now, and the value is too large to be moved there
+        calls[batches] += calls_of(lambda fake=fake: fake.handle(ev.Tick()))
+    assert calls[1_000] < calls[100] + 100
 
 
 def test_rows_that_use_values_go_before_older_ones_that_make_more() -> None:

@@ -4,52 +4,38 @@ Rows go to workers by what they should take: one while a function is unknown, ab
 known, and a second dispatch before the first is done, so that a worker never waits for its agent. A dispatch is a span
 of rows; where those that are next come in short ones, as in graphs, several are handed out, about `SHORT_US` worth: the
 parts of a group, taken out one by one, would cost more in messages than in their worker.
-Rows handed out and not begun are taken back when another worker idles, and when more urgent ones wait: those begin
-next, wherever a worker is free first. A row that may have ended a worker before is handed to one that has nothing else,
-and nothing comes behind it (see state/suspects.py). A worker takes those rows first that use what only it has; one with
-nothing to do gets rows that are for a busy one, when moving what they use takes less time than waiting there.
+Rows handed out and not begun are taken back when another worker idles, and when more urgent ones wait (see
+in_hand.py). A row that may have ended a worker before is handed to one that has nothing else, and nothing comes behind
+it (see state/suspects.py). A worker takes those rows first that use what only it has; one with nothing to do gets rows
+that are for a busy one, when moving what they use takes less time than waiting there.
 
 A row that takes n slots is one worker's alone, and n - 1 others are left without rows while it runs. When it is next in
 line and fewer are free, those that become free are kept for it.
 """
 
-from math import inf
+from itertools import islice
 
-from scaler.agent.core import spilling, staging, stealing, worker_commands
+from scaler.agent.core import in_hand, spilling, staging, stealing
 from scaler.agent.core.events import ToWorker
+from scaler.agent.core.in_hand import DISPATCH_BYTES, DISPATCH_US, SHORT_DISPATCHES, SHORT_US
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
 from scaler.agent.state.ready_rows import RowQueue
 from scaler.agent.state.rows import RowRange
-from scaler.agent.state.worker_records import BUSY, IDLE, Dispatch, WorkerRecord
+from scaler.agent.state.worker_records import BUSY, IDLE, STARTING, Dispatch, WorkerRecord
 from scaler.protocol.messages import FRESH
 from scaler.store.layout import Key
 from scaler.worker_protocol.messages import Need, Run
 
-#: work handed to a worker at once, microseconds
-DISPATCH_US = 8_000.0
 #: rows handed to a worker at once, at most
 DISPATCH_ROWS = 16_384
-#: a worker that has less than so many microseconds of work, in at most so many dispatches, is given more
-SHORT_US, SHORT_DISPATCHES = 2_000.0, 16
-#: nothing is handed out behind rows that take longer than so many microseconds: to ask for more when they have ended
-#: costs less than a hundredth of that, and the next row is free until then for whichever worker is free first
-LONG_US = 100_000.0
-#: bytes that the results of one dispatch should take, at most
-DISPATCH_BYTES = 64 << 20
-#: and those of each short row, so that all that a worker is given in advance take no more
-SHORT_BYTES = DISPATCH_BYTES // SHORT_DISPATCHES
 
 
 def feed(state: HostState, out: Outgoing) -> None:
     """Hand rows to workers that have none, then to those that will run out soon."""
     ready, now = state.ready, state.now
-    fed = [
-        w
-        for w in state.workers.records.values()
-        if not (w.blocked or w.recalling or w.is_worn) and w.kill_reason is None
-    ]
+    fed = [worker for worker in state.workers.records.values() if worker.may_be_fed]
     if state.memory.is_full:
         if not spilling.defers_work(state):
             _feed_one(state, out, fed)
@@ -68,62 +54,14 @@ def feed(state: HostState, out: Outgoing) -> None:
     for worker in fed:
         if worker.state is BUSY and now < worker.due and not worker.gives_back:
             found = ready.of(worker.slot)
-            if found is not None and _may_follow(state, worker, *found):
+            if found is not None and in_hand.may_follow(state, worker, *found):
                 _dispatch(state, out, worker, len(fed))
                 if not (ready.general.rows or ready.local):
                     return
     if idle and ready.general.rows:  # that were to be for one worker
         _feed_idle(state, out, fed)
-    if ready.general.rows:
-        _make_way(state, out, fed)
-
-
-def _make_way(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
-    """Take back what workers have in hand and is less urgent than what waits, which begins next wherever one is free.
-
-    What takes no longer than a dispatch stays: it is done as soon as it would be back.
-    """
-    priority = state.ready.general.priority
-    for worker in fed:
-        if worker.state is BUSY and not worker.recalling:
-            last = worker.dispatches[next(reversed(worker.dispatches))]
-            if last.origin.task.priority < priority and worker.is_crowded:
-                expected = worker.expected
-                if expected is None or expected > DISPATCH_US:
-                    worker_commands.recall(state, out, worker)
-
-
-def _may_follow(state: HostState, worker: WorkerRecord, queue: RowQueue, whose: int | None) -> bool:
-    """A busy worker is to have rows of this queue, too: it has one dispatch that ends soon, or so little in some that
-    it runs out.
-    """
-    dispatches = len(worker.dispatches)
-    first, head = worker.first, queue.head
-    if dispatches >= SHORT_DISPATCHES or head.task.timeout or first.origin.task.timeout or first.is_alone:
-        return False
-    if dispatches == 1:
-        if whose is not None:
-            return True
-        if head.task.priority > first.origin.task.priority:
-            return False  # it is for whoever is free first
-        return first.expected is None or first.expected <= LONG_US
-    if head.task.priority < first.origin.task.priority or not _is_short(state, head, whose):
-        return False  # more urgent ones may be on their way
-    expected = worker.expected
-    return expected is not None and expected < SHORT_US
-
-
-def _is_short(state: HostState, head: RowRange, whose: int | None) -> bool:
-    """Rows of this range take little time and no room: it does not matter which worker has them in advance.
-
-    Of those that are for one worker, for what it has, the results may take some room: no other one is to have them.
-    """
-    function, estimates = head.function, state.estimates
-    if head.is_alone or estimates.durations.get(function, inf) >= SHORT_US:
-        return False
-    if whose is None:
-        return not head.stored and function not in estimates.sizes
-    return estimates.sizes.get(function, 0.0) < SHORT_BYTES
+    if ready.general.rows or ready.local:
+        in_hand.make_way(state, out, fed)
 
 
 def _feed_idle(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
@@ -158,13 +96,13 @@ def _feed_by_slots(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> 
     for worker in fed if free >= 0 else ():
         if worker.state is BUSY and state.now < worker.due and worker.slots == 1 and not worker.gives_back:
             found = ready.within(worker.slot, 1, pool.target)
-            if found is not None and found[0] is not ready.wide and _may_follow(state, worker, *found):
+            if found is not None and found[0] is not ready.wide and in_hand.may_follow(state, worker, *found):
                 _dispatch(state, out, worker, len(fed), free=1)
     for worker in fed if idle and free > 0 else ():  # rows that were to be for one worker are for any now
         if worker.state is IDLE and _dispatch(state, out, worker, len(fed), free=free):
             free -= pool.slots_of(worker)
-    if ready.general.rows:
-        _make_way(state, out, fed)
+    if ready.general.rows or ready.local or ready.wide.rows:
+        in_hand.make_way(state, out, fed)
 
 
 def _dispatch(
@@ -190,13 +128,13 @@ def _dispatch(
         elif (
             queue is not first
             or head.task.priority < priority
-            or not _is_short(state, head, whose)
+            or not in_hand.is_short(state, head, whose)
             or each is None
             or each > most_us
         ):
             break
         if head.task.flags & FRESH and not worker.is_fresh:
-            if worker.state is IDLE:
+            if worker.state is IDLE and (whose is not None or _lacks_fresh(state, queue)):
                 wear_out(state, worker)
             break
         if each is None or head.is_alone:
@@ -229,10 +167,11 @@ def _dispatch(
             hi = end
         if hi == lo:  # a suspect, and the worker has other rows
             break
-        _hand_over(state, out, worker, origin, lo, hi, each).is_alone = is_alone
+        dispatch = _hand_over(state, out, worker, origin, lo, hi, each)
+        dispatch.is_alone, dispatch.is_local = is_alone, whose is not None
         first, priority = queue, origin.task.priority
         left -= hi - lo
-        if left <= 0 or is_alone or not _is_short(state, origin, whose):
+        if left <= 0 or is_alone or not in_hand.is_short(state, origin, whose):
             break
         most_us = min(most_us, SHORT_US) - (each or 0.0) * (hi - lo)
     return first is not None
@@ -241,6 +180,18 @@ def _dispatch(
 def wear_out(state: HostState, worker: WorkerRecord) -> None:
     """A worker gets no more rows than it has; another one takes its place after them."""
     worker.is_worn = state.follow_ups.workers = True
+
+
+def _lacks_fresh(state: HostState, queue: RowQueue) -> bool:
+    """Of workers that have run nothing there are fewer, with those that come for worn ones, than rows that want one."""
+    pool = state.workers
+    wanted = sum(hi - lo for origin, lo, hi in islice(queue, pool.target) if origin.task.flags & FRESH)
+    there = sum(
+        worker.is_worn or worker.is_fresh
+        for worker in pool.records.values()
+        if worker.state in (STARTING, IDLE) and not worker.blocked
+    )
+    return there + len(pool.start_at) < wanted
 
 
 def _fitting(state: HostState, rows: int, size: float) -> int:

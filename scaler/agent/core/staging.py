@@ -146,18 +146,23 @@ def evict(state: HostState, out: Outgoing, slot: int) -> None:
 
 def steal(state: HostState, out: Outgoing, slot: int, worth: float) -> bool:
     """Have the last row that is for this worker run anywhere, if moving its objects takes less time; seconds."""
-    local, index = state.ready.local[slot], state.objects.index
+    local = state.ready.local[slot]
     origin, lo, hi = local.take_last(1)
-    keys = origin.stored_for(lo)
-    moved = sum(index[key].size for key in keys if key in index and index[key].slot == slot)
-    if moving_seconds(moved) >= worth or _bytes_of_files(state, keys, None) > state.limits.store:
+    if not pays(state, origin, lo, slot, worth):
         local.append(origin, lo, hi)
         return False
     state.ready.settle(slot)
-    wait = WaitingSpan(origin, lo, hi, keys, anywhere=True)
+    wait = WaitingSpan(origin, lo, hi, origin.stored_for(lo), anywhere=True)
     state.waiting.add(wait)
     _begin(state, out, wait)
     return True
+
+
+def pays(state: HostState, origin: RowRange, row: int, slot: int, worth: float) -> bool:
+    """To move what a row needs of the worker of this slot takes less time than it waits there, seconds; and it fits."""
+    index, keys = state.objects.index, origin.stored_for(row)
+    moved = sum(index[key].size for key in keys if key in index and index[key].slot == slot)
+    return moving_seconds(moved) < worth and _bytes_of_files(state, keys, None) <= state.limits.store
 
 
 def remove_rows(state: HostState, out: Outgoing, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:

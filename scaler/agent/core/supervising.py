@@ -2,7 +2,7 @@
 
 import math
 
-from scaler.agent.core import silence, stealing, withdrawing, worker_commands
+from scaler.agent.core import in_hand, silence, withdrawing, worker_commands
 from scaler.agent.core.events import LookAt
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
@@ -26,7 +26,7 @@ def attend(state: HostState, out: Outgoing) -> None:
     crowded: list[WorkerRecord] = []
     for worker in pool.records.values():
         if worker.state is IDLE:
-            idle += not worker.blocked
+            idle += worker.may_be_fed
         elif worker.state is BUSY and worker.kill_reason is None:
             first = worker.first
             timeout = first.origin.task.timeout
@@ -66,7 +66,7 @@ def _help_idle(state: HostState, out: Outgoing, idle: int, crowded: list[WorkerR
     if idle <= state.waiting.stolen or state.memory.is_full:
         return math.inf
     if crowded:
-        stealing.recall_for_idle(state, out, crowded)
+        in_hand.help_idle(state, out, crowded)
     return state.now + STEAL_SECONDS if state.ready.local else math.inf
 
 

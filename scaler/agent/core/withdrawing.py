@@ -218,7 +218,7 @@ def return_rows(state: HostState, out: Outgoing) -> None:
     if not wanted or any(worker.recalling and worker.silence is not SILENT for worker in workers):
         return
     state.withdrawals.rows_to_return = 0
-    idle = sum(worker.state is IDLE and not worker.blocked for worker in workers)
+    idle = sum(worker.state is IDLE and worker.may_be_fed for worker in workers)
     batches = state.withdrawals.to_return_of
     out.say(_take_last(state, out, min(wanted, max(0, state.queued - idle)), 1, batches))
 

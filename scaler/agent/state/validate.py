@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from scaler.agent.state.host import HostState
 from scaler.agent.state.object_moves import PLACES
 from scaler.agent.state.object_records import ObjectRecord, ObjectState
-from scaler.agent.state.worker_records import BUSY, GONE, IDLE
+from scaler.agent.state.rows import RowRange
+from scaler.agent.state.worker_records import BUSY, GONE, IDLE, WorkerRecord
 from scaler.common.findings import Finding
 from scaler.protocol.codes import LARGEST_VALUE
+from scaler.protocol.messages import FRESH
 from scaler.store.layout import Key
 
 #: in these states an object is on its way to become a file, since somebody wants it to
@@ -35,10 +37,9 @@ def quick(state: HostState) -> Iterator[Finding]:
             yield Finding(f"slot {slot} has worker {worker.slot}, which is {worker.state}")
         if (worker.state is BUSY) != bool(worker.dispatches) and worker.kill_reason is None:
             yield Finding(f"worker {slot} is {worker.state} and has {len(worker.dispatches)} dispatches")
-        is_free = worker.state is IDLE and not (worker.blocked or worker.recalling or worker.is_worn)
-        if is_free and worker.kill_reason is None and has_room and not pool.ending:
+        if worker.state is IDLE and worker.may_be_fed and has_room and not pool.ending:
             found = ready.within(slot, free, pool.target) if ready.wide.rows or pool.wide else (ready.general, None)
-            if found is not None and found[1] is None and found[0].rows:
+            if found is not None and found[1] is None and found[0].rows and _suits(worker, found[0].head):
                 yield Finding(f"{found[0].rows} rows wait while worker {slot} idles and {free} slots are free")
     yield from _slots(state)
     for slot, queue in state.ready.local.items():
@@ -53,6 +54,10 @@ def quick(state: HostState) -> Iterator[Finding]:
     left = state.follow_ups
     if left.workers or left.arrived or left.lost or left.disorder:
         yield Finding(f"something was left for after the step: {left}")
+
+
+def _suits(worker: WorkerRecord, head: RowRange) -> bool:
+    return worker.is_fresh or not head.task.flags & FRESH
 
 
 def _slots(state: HostState) -> Iterator[Finding]:

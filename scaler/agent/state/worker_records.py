@@ -105,6 +105,8 @@ class Dispatch:
     unwanted: bool = False
     #: it is one row that may have ended a worker before: nothing comes behind it, see `Suspects`
     is_alone: bool = False
+    #: it is for this worker, for what only that has: nobody else runs it before that is moved
+    is_local: bool = False
     #: stored objects that it uses, pinned in the index
     pins: list[Key] = field(default_factory=list)
 
@@ -208,6 +210,11 @@ class WorkerRecord:
     def takes_rows(self) -> bool:
         """It will take rows now or when it has done those it has."""
         return self.kill_reason is None and not (self.blocked or self.is_worn) and self.state in (IDLE, BUSY)
+
+    @property
+    def may_be_fed(self) -> bool:
+        """It takes rows now; one that is idle and may not be is about to end, and of use to nobody."""
+        return self.takes_rows and not self.recalling
 
     @property
     def first(self) -> Dispatch:
