@@ -1,10 +1,13 @@
 """Queues of spans: rows waiting for a place, by priority, fair among clients, without a cost per row.
 
 The spans of a client are linked in their order, and each batch knows its own by row: to take one out costs little.
+
+Fair is what takes as long (fair queueing, which networks have for packets: Demers, Keshav, Shenker 1989): the client
+whose rows have taken the least time so far, as far as known, has its turn. By turns alone a client with one map of a
+million rows had many times what one had that submits them one by one; by rows, one whose rows are long.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
@@ -26,6 +29,9 @@ class Owned(Protocol):
 
 B = TypeVar("B", bound=Owned)
 _LO = attrgetter("lo")
+#: what a row takes of which nothing is known, and for how long one that is long counts at most, microseconds: what was
+#: thought of a client's rows keeps it waiting for no longer than that
+UNKNOWN_US, MOST_US = 10_000.0, 1e6
 
 
 class _Span(Generic[B]):
@@ -57,9 +63,11 @@ def _unlink(span: _Span[B]) -> None:
 class _Line(Generic[B]):
     """The spans of one client in their order; no row of a batch is in two of them."""
 
-    __slots__ = ("end", "of")
+    __slots__ = ("end", "of", "used")
 
-    def __init__(self) -> None:
+    def __init__(self, used: float = 0.0) -> None:
+        #: what its rows have taken, microseconds: those since it has some here, beside those of others
+        self.used = used
         #: closes the ring: behind it comes the first, before it the last
         self.end: _Span[B] = _Span()
         self.end.before = self.end.after = self.end
@@ -145,23 +153,27 @@ class _Line(Generic[B]):
 
 
 class SpanQueue(Generic[B]):
-    """Spans (batch, lo, hi) of one class of rows; clients take turns, each client's rows in their order."""
+    """Spans (batch, lo, hi) of one class of rows; clients share the time, each client's rows go in their order."""
 
     __slots__ = ("_clients", "_turns", "rows")
 
     def __init__(self) -> None:
         self._clients: dict[int, _Line[B]] = {}
-        #: whose turn it is, first to last; exactly the keys of `_clients`
-        self._turns: deque[int] = deque()
+        #: exactly the keys of `_clients`, those that have used least first, then those whose last turn is longest ago
+        self._turns: list[int] = []
         #: rows queued
         self.rows = 0
 
     def _of(self, client: int) -> _Line[B]:
         line = self._clients.get(client)
         if line is None:
-            line = self._clients[client] = _Line()
-            self._turns.append(client)
+            used = self._used(self._turns[0]) if self._turns else 0.0
+            line = self._clients[client] = _Line(used)
+            self._turns.insert(bisect_right(self._turns, used, key=self._used), client)
         return line
+
+    def _used(self, client: int) -> float:
+        return self._clients[client].used
 
     def _settle(self, client: int) -> None:
         """A client without rows has no turn."""
@@ -173,7 +185,7 @@ class SpanQueue(Generic[B]):
         """Another queue of the same spans."""
         made: SpanQueue[B] = SpanQueue()
         for client, line in self._clients.items():
-            copied = made._clients[client] = _Line()
+            copied = made._clients[client] = _Line(line.used)
             for span in line:
                 copied.insert(copied.end.before, *span)
         made._turns, made.rows = self._turns.copy(), self.rows
@@ -200,8 +212,11 @@ class SpanQueue(Generic[B]):
         line.insert(line.end, batch, lo, hi)
         self.rows += hi - lo
 
-    def take(self, rows: int) -> tuple[B, int, int]:
-        """Take at most `rows` rows of one batch, from the client whose turn it is. Raises IndexError when empty."""
+    def take(self, rows: int, us: float | None = None) -> tuple[B, int, int]:
+        """Take at most `rows` rows of one batch, from the client whose turn it is. Raises IndexError when empty.
+
+        Each of them takes `us` microseconds, as far as known, times its slots.
+        """
         turns = self._turns
         client = turns[0]
         line = self._clients[client]
@@ -214,9 +229,11 @@ class SpanQueue(Generic[B]):
         self.rows -= hi - lo
         if not line.of:
             self._clients.pop(client).let_go()
-            turns.popleft()
+            del turns[0]
         elif len(turns) > 1:
-            turns.rotate(-1)
+            line.used += (hi - lo) * (UNKNOWN_US if us is None else min(us, MOST_US))
+            del turns[0]
+            turns.insert(bisect_right(turns, line.used, key=self._used), client)
         return batch, lo, hi
 
     def take_last(self, rows: int) -> tuple[B, int, int]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from scaler.agent.state.ready_rows import RowQueue
-from scaler.common.spans import SpanQueue, runs_of, without
+from scaler.common.spans import MOST_US, UNKNOWN_US, SpanQueue, runs_of, without
 from scaler.scheduler.state.ready_queues import ReadyQueues
 
 
@@ -41,17 +41,25 @@ class Rows:
     def __init__(self) -> None:
         self.of: dict[int, list[tuple[Batch, int]]] = {}
         self.turns: list[int] = []
+        self.used: dict[int, float] = {}
 
     def add(self, batch: Batch, lo: int, hi: int, front: bool) -> None:
         """Queue rows."""
         rows = [(batch, row) for row in range(lo, hi)]
         if batch.client not in self.of:
+            self.used[batch.client] = min((self.used[other] for other in self.of), default=0.0)
             self.of[batch.client] = []
-            self.turns.append(batch.client)
+            self.has_turn(batch.client)
         here = self.of[batch.client]
         self.of[batch.client] = rows + here if front else here + rows
 
-    def taken(self, limit: int, batch: Batch, lo: int, hi: int, last: bool) -> None:
+    def has_turn(self, client: int) -> None:
+        """A client has used more than before: behind those that have used as much."""
+        self.turns = [other for other in self.turns if other != client]
+        before = sum(self.used[other] <= self.used[client] for other in self.turns)
+        self.turns.insert(before, client)
+
+    def taken(self, limit: int, batch: Batch, lo: int, hi: int, last: bool, us: float | None = None) -> None:
         """These rows are said to come first, or last."""
         client = self.turns[-1 if last else 0]
         here = self.of[client]
@@ -60,8 +68,9 @@ class Rows:
         rows = [(batch, row) for row in range(lo, hi)]
         assert (here[-n:] if last else here[:n]) == rows
         self.of[client] = here[:-n] if last else here[n:]
-        if not last:
-            self.turns.append(self.turns.pop(0))
+        if not last and len(self.turns) > 1:
+            self.used[client] += n * (UNKNOWN_US if us is None else min(us, MOST_US))
+            self.has_turn(client)
         self.settle()
 
     def settle(self) -> None:
@@ -90,7 +99,7 @@ class Rows:
 
 
 class SpanQueues(RuleBasedStateMachine):
-    """One SpanQueue: clients take turns, each one's rows stay in order."""
+    """One SpanQueue: whose rows have taken least has its turn, each one's rows stay in order."""
 
     batches = Bundle("batches")
 
@@ -120,12 +129,12 @@ class SpanQueues(RuleBasedStateMachine):
         self.model.add(batch, lo, hi, front=True)
 
     @precondition(lambda self: self.model.count)
-    @rule(limit=st.integers(1, 8), last=st.booleans())
-    def take(self, limit: int, last: bool) -> None:
+    @rule(limit=st.integers(1, 8), last=st.booleans(), us=st.sampled_from((None, 0.0, 100.0, 30_000.0, 1e9)))
+    def take(self, limit: int, last: bool, us: float | None) -> None:
         if not last:
             assert self.queue.head is self.model.of[self.model.turns[0]][0][0]
-        span = self.queue.take_last(limit) if last else self.queue.take(limit)
-        self.model.taken(limit, *span, last)
+        span = self.queue.take_last(limit) if last else self.queue.take(limit, us)
+        self.model.taken(limit, *span, last, us)
         self.spare.append(span)
 
     @rule(batch=batches, lo=st.integers(0, 12), n=st.integers(1, 12))
@@ -147,7 +156,7 @@ class SpanQueues(RuleBasedStateMachine):
         for client, rows in self.model.of.items():
             assert [(batch, row) for batch, lo, hi in self.queue.of_client(client) for row in range(lo, hi)] == rows
         assert sum(hi - lo for _, lo, hi in self.queue) == self.model.count
-        assert list(self.queue._turns) == self.model.turns
+        assert self.queue._turns == self.model.turns
 
 
 class PriorityQueues(RuleBasedStateMachine):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from support.counting import calls_of
 
-from scaler.common.spans import SpanQueue
+from scaler.common.spans import UNKNOWN_US, SpanQueue
 
 
 @dataclass(eq=False)
@@ -42,6 +42,34 @@ def test_rows_are_taken_from_the_front_and_from_the_end() -> None:
 def test_clients_take_turns() -> None:
     made = queue((A, 0, 4), (OTHER, 0, 4))
     assert [made.take(2)[0] for _ in range(4)] == [A, OTHER, A, OTHER]
+
+
+@pytest.mark.parametrize(("us", "others"), [(100.0, 100.0), (50_000.0, 100.0), (100.0, 50_000.0), (None, None)])
+def test_clients_share_the_time_whatever_their_spans_and_rows_are(us: float | None, others: float | None) -> None:
+    made = queue((A, 0, 1_000_000), *[(Batch(2, 100 + n), 0, 1) for n in range(100_000)])
+    used = {1: 0.0, 2: 0.0}
+    for _ in range(5_000):
+        each = us if made.head is A else others
+        batch, lo, hi = made.take(8 if each == 100.0 else 1, each)
+        used[batch.client] += (hi - lo) * (each or UNKNOWN_US)
+    longest = max(us or UNKNOWN_US, others or UNKNOWN_US)
+    assert abs(used[1] - used[2]) <= max(longest, 800)
+
+
+def test_a_client_that_comes_later_has_its_share_from_then_on() -> None:
+    made = queue((A, 0, 1_000_000), (OTHER, 0, 1))
+    for _ in range(100):
+        made.take(1)
+    made.append(OTHER, 5, 1_000_000)
+    assert sum(made.take(1)[0] is OTHER for _ in range(100)) == 50
+
+
+def test_a_row_that_was_thought_to_take_long_keeps_its_client_waiting_for_a_second_of_others_at_most() -> None:
+    made = queue((A, 0, 1_000_000), (OTHER, 0, 1_000_000))
+    made.take(1, 1e9)
+    taken = [made.take(1, 1_000.0)[0] for _ in range(1_002)]
+    assert taken[:1_001] == [OTHER] * 1_001 or taken[:1_000] == [OTHER] * 1_000
+    assert A in taken
 
 
 def test_rows_that_come_back_go_first() -> None:

@@ -147,7 +147,7 @@ def _dispatch(
                 break
         if state.limits.tasks:
             rows = min(rows, state.limits.tasks - worker.ended - worker.rows)
-        origin, lo, hi = queue.take(rows)
+        origin, lo, hi = queue.take(rows, each if each is None else each * head.slots)
         if whose is not None:
             ready.settle(whose)
         end, is_alone = hi, False

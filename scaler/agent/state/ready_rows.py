@@ -62,10 +62,10 @@ class RowQueue:
         self._of(origin).prepend(origin, lo, hi)
         self.rows += hi - lo
 
-    def take(self, rows: int) -> tuple[RowRange, int, int]:
+    def take(self, rows: int, us: float | None = None) -> tuple[RowRange, int, int]:
         """Take at most `rows` rows of one range."""
         key = self._order[0]
-        origin, lo, hi = self._queues[key].take(rows)
+        origin, lo, hi = self._queues[key].take(rows, us)
         self.rows -= hi - lo
         self._settle(key)
         return origin, lo, hi

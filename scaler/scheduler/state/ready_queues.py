@@ -125,7 +125,7 @@ class ReadyQueues:
 
     def set_aside(self, key: QueueKey, grade: int) -> None:
         """The next rows of a queue, which take so many seconds (a power of two) at most, are to be in nobody's way."""
-        batch, lo, hi = self._queues[key].take(1 << 32)
+        batch, lo, hi = self._queues[key].take(1 << 32, 0.0)
         aside = (*batch.queue_class, grade)
         queue = self._queues.get(aside)
         if queue is None:
