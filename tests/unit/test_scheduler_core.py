@@ -49,6 +49,7 @@ from scaler.scheduler.core import placement, roots
 from scaler.scheduler.core.events import Stirred
 from scaler.scheduler.core.placement import MOST_LEFT
 from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
+from scaler.scheduler.state.agent_records import MOST_PRIORITIES
 from scaler.scheduler.state.batch_records import attempts_of
 from scaler.scheduler.state.validate import validate
 from scaler.serialize.record import decode_error
@@ -166,6 +167,18 @@ def test_a_row_that_is_more_urgent_than_all_that_an_agent_has_goes_to_it_at_once
     assert fake.placed(agent) == [(100_000, 4, 5)], "the next one takes the place of the one that ended"
     fake.say(client, task(100_010, 1, priority=2))
     assert fake.placed(agent) == [(100_010, 0, 1)]
+
+
+def test_who_submits_each_task_with_a_higher_priority_than_the_last_has_a_window_too() -> None:
+    fake = FakeScheduler(4)
+    (agent,) = fake.agents
+    client = fake.client()
+    learnt(fake, agent, client, us=1_000_000)
+    for i in range(1, 2_000):
+        fake.say(client, task(100 + i, 1, priority=i))
+    load = fake.core.state.agents[agent].load
+    assert load.outstanding <= load.window + 2 * load.workers * (MOST_PRIORITIES + 1)
+    assert calls_of(lambda: fake.say(client, task(10_000, 1, priority=5_000))) < 1_000
 
 
 def test_what_is_as_urgent_as_the_backlog_waits_for_its_turn() -> None:
@@ -358,8 +371,9 @@ def test_rows_that_others_could_not_run_stay_at_agents_of_other_capabilities() -
     assert fake.heard(busy, BalanceRequest) == []
 
 
-def test_rows_for_which_an_idle_agent_has_too_little_time_are_not_taken_back_for_it() -> None:
-    fake, busy, _ = among_groups((5, task(10, 5)))
+@pytest.mark.parametrize("capabilities", [("gpu",), ()])
+def test_rows_for_which_an_idle_agent_has_too_little_time_are_not_taken_back_for_it(capabilities) -> None:
+    fake, busy, _ = among_groups((5, task(10, 5)), capabilities=capabilities)
     for number, milliseconds in ((90, 5), (91, 50)):
         going = hello("agent", "going", 1)
         going.walltime = milliseconds

@@ -6,6 +6,7 @@ can't run, so batches are named from which rows are wanted: those that ask for n
 of which no row is bound to where it is. An agent without such is not looked at again for them until it is given rows.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
@@ -40,28 +41,51 @@ def begin_recalls(state: ClusterState) -> Requests:
     for group in idle if len(idle) < len(rich) else rich:
         if not (group.idle and group.surplus):
             continue  # nor has any of the wider ones both
-        _begin(group, asks)
+        _begin(state, group, asks)
         if group.wider:
             for wider in group.wider.values():
                 if wider.idle and wider.surplus:
-                    _begin(wider, asks)
+                    _begin(state, wider, asks)
     if len(state.groups) > 1 and idle and rich:
         _begin_elsewhere(state, asks)
     return asks
 
 
-def _begin(group: AgentGroup, asks: Requests) -> None:
+def _begin(state: ClusterState, group: AgentGroup, asks: Requests) -> None:
     wanted, slots, purpose = len(group.idle), group.slots, group.purpose
+    helped = _who_stays_longest(group)
     for agent in list(islice(group.surplus, wanted + SPARE_LOOKS)):
         load = agent.load
-        if load.recalling or purpose in load.exhausted or not _is_worth_it(load):
+        batches: list[Batch] = []
+        may_ask = not load.recalling and purpose not in load.exhausted and _is_worth_it(load)
+        if may_ask and helped.ends < math.inf:  # what it has no time for would be placed where it was
+            batches = _in_time_for(state, helped, _batches_for(agent, group))
+            may_ask = bool(batches)
+        if not may_ask:
             group.surplus[agent] = group.surplus.pop(agent)  # others have their turn next time
             continue
-        load.recalling = purpose
-        asks.append((agent, BalanceRequest(_share(load, slots), slots if slots > 1 else 0)))
+        asks.append((agent, _request(group, agent, _share(load, slots), batches)))
         wanted -= 1
         if wanted <= 0:
             break
+
+
+def _who_stays_longest(group: AgentGroup) -> AgentRecord:
+    """Of the idle agents of a group that are looked at the one that its batch system ends last."""
+    return max(islice(group.idle, SPARE_LOOKS), key=attrgetter("ends"))
+
+
+def _in_time_for(state: ClusterState, helped: AgentRecord, batches: list[Batch]) -> list[Batch]:
+    return [batch for batch in batches if helped.has_time_for(batch.function.duration_us, state.now)]
+
+
+def _request(group: AgentGroup, agent: AgentRecord, rows: int, batches: list[Batch]) -> BalanceRequest:
+    """Ask an agent for so many rows for this group, of these batches; of any if there are none."""
+    agent.load.recalling = group.purpose
+    if batches:
+        rows = min(rows, sum(batch.at[agent.number] for batch in batches))
+    named = u32([batch.client for batch in batches]), u64([batch.id for batch in batches])
+    return BalanceRequest(rows, group.slots if group.slots > 1 else 0, *named)
 
 
 def _is_worth_it(load: Load) -> bool:
@@ -112,7 +136,7 @@ def _ask_others(
 ) -> None:
     """Ask at most so many agents of these groups for rows that the idle agents of another one can run."""
     slots, purpose, looks = group.slots, group.purpose, SPARE_LOOKS
-    helped = max(islice(group.idle, SPARE_LOOKS), key=attrgetter("ends"))
+    helped = _who_stays_longest(group)
     room = max(1, (helped.load.window - helped.load.outstanding) // slots)
     for other in others:
         members = other if slots == 1 else other.wider.get(slots)
@@ -128,13 +152,10 @@ def _ask_others(
             if not batches:
                 load.exhausted.add(purpose)
                 continue
-            batches = [batch for batch in batches if helped.has_time_for(batch.function.duration_us, state.now)]
+            batches = _in_time_for(state, helped, batches)
             if not batches:
                 continue
-            load.recalling = purpose
-            rows = min(_share(load, slots), room, sum(batch.at[agent.number] for batch in batches))
-            named = u32([batch.client for batch in batches]), u64([batch.id for batch in batches])
-            asks.append((agent, BalanceRequest(rows, slots if slots > 1 else 0, *named)))
+            asks.append((agent, _request(group, agent, min(_share(load, slots), room), batches)))
             wanted -= 1
             if wanted <= 0:
                 return

@@ -15,6 +15,9 @@ from scaler.scheduler.state.batch_records import Batch
 LEAST_LEFT = 2.0
 #: the number of the agent in the scheduler's own process; it ends with its scheduler, and so keeps nothing for another
 LOCAL_AGENT = 1
+#: rows of an agent may have so many priorities, and it still gets more, beyond its window, for being more urgent: they
+#: are counted each time, and who submits each task with a higher one than the last would have no window at all
+MOST_PRIORITIES = 32
 #: what rows are taken back for: agents with so many free slots, and with these capabilities
 Purpose = tuple[int, frozenset[str]]
 
@@ -74,7 +77,9 @@ class Load:
         return self.outstanding - sum((slots - 1) * rows for slots, rows in self.wide.items())
 
     def as_urgent(self, priority: int) -> int:
-        """Slots that its rows take which are at least as urgent as those of this priority."""
+        """Slots of its rows that are at least as urgent as those of this priority; of all, if there are too many."""
+        if len(self.by_priority) > MOST_PRIORITIES:
+            return self.outstanding
         if priority > 0:
             return sum(slots for other, slots in self.by_priority.items() if other >= priority)
         return self.outstanding - sum(slots for other, slots in self.by_priority.items() if other < priority)
