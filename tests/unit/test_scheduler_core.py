@@ -176,9 +176,7 @@ def test_who_submits_each_task_with_a_higher_priority_than_the_last_has_a_window
     learnt(fake, agent, client, us=1_000_000)
     for i in range(1, 2_000):
         fake.say(client, task(100 + i, 1, priority=i))
-    load = fake.core.state.agents[agent].load
-    assert load.outstanding <= load.window + 2 * load.workers * (MOST_PRIORITIES + 1)
-    assert calls_of(lambda: fake.say(client, task(10_000, 1, priority=5_000))) < 1_000
+    assert fake.holds(agent) <= MOST_PRIORITIES + 1 < 100
 
 
 def test_what_is_as_urgent_as_the_backlog_waits_for_its_turn() -> None:
