@@ -26,6 +26,7 @@ from scaler.protocol.messages import (
     TOGETHER,
     VALUES_EACH,
     VALUES_LIST,
+    ClientClear,
     DisconnectRequest,
     DisconnectResponse,
     Heartbeat,
@@ -592,6 +593,49 @@ def test_an_object_that_was_written_for_a_scheduler_that_is_gone_is_written_agai
     (again,) = session.do(ev.Restored(5, old))
     assert isinstance(again, ev.RestoreObjects)
     assert [type(m) for m in messages(session.do(ev.Restored(5, stored(session, 5))))] == [ObjectAnnounce, Task]
+
+
+def forgotten(session: Session, object_id: int, clear: bool) -> None:
+    """Nothing refers to an object any more, nor can need it."""
+    session.do(ev.Request(ClientClear()) if clear else ev.Release([object_id]))
+
+
+@pytest.mark.parametrize("clear", [False, True])
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_object_that_is_let_go_while_it_is_written_again_is_told_of_to_be_released(clear: bool, others: int) -> None:
+    session = Session()
+    session.do(*(stored(session, 5 + other) for other in range(1 + others)))
+    session.do(ev.Welcomed(False, 1.0, 2))
+    forgotten(session, 5, clear)
+    announced, released = messages(session.do(ev.Restored(5, stored(session, 5))))
+    assert isinstance(announced, ObjectAnnounce)
+    assert isinstance(released, ObjectRelease)
+    assert list(announced.ids) == list(released.ids) == [5]
+    assert session.core.objects.source_of(5) is None
+    assert 5 not in {announce.id for announce in session.core.objects.known()}
+
+
+def test_nor_is_one_kept_whose_rows_end_while_it_is_written_again() -> None:
+    session = Session()
+    session.do(stored(session, 5))
+    session.submit(task(10, 1))
+    session.do(ev.Welcomed(False, 1.0, 2), ev.Release([5]))
+    session.hear(ended(10, 0, 1))
+    told = messages(session.do(ev.Restored(5, stored(session, 5))))
+    assert [type(message) for message in told] == [ObjectAnnounce, ObjectRelease]
+    assert session.core.objects.known() == []
+
+
+@pytest.mark.parametrize("clear", [False, True])
+def test_nothing_is_told_of_an_object_that_is_let_go_and_was_not_written_again(clear: bool) -> None:
+    session = Session()
+    old = stored(session, 5)
+    session.do(old)
+    session.do(ev.Welcomed(False, 1.0, 2))
+    forgotten(session, 5, clear)
+    assert session.do(ev.Restored(5, None)) == []
+    session.do(ev.Welcomed(False, 1.0, 2))
+    assert session.do(ev.Restored(5, old)) == []  # with the stores of a scheduler that is gone
 
 
 def test_what_a_scheduler_asked_for_is_written_for_that_one() -> None:

@@ -114,14 +114,14 @@ class ObjectTable:
         self._requested = dict.fromkeys(self._requested, False)
 
     def restored(self, event: Restored) -> None:
-        """An object was written again, or can't be."""
+        """An object was written again, or can't be. One that was let go meanwhile stays so."""
         object_id, made = event.id, event.announce
         self.restoring.discard(object_id)
         if made is None:
             self._lost.add(object_id)
         elif object_id in self.released:
             self.released[object_id] = self.released[object_id][0], made
-        else:
+        elif object_id in self.announced:
             self.announced[object_id] = made
 
     def known(self) -> list[Announce]:

@@ -173,12 +173,17 @@ class SessionCore:
         return [*map(Transmit, told), Transmit(announce_message([event]))]
 
     def _restored(self, event: Restored) -> list[Effect]:
-        if event.id not in self.objects.restoring:
-            return []  # cleared since
-        if event.announce is not None and event.announce.generation != self.generation:
-            return [RestoreObjects([event.announce])]
-        self.objects.restored(event)
-        return self._repeat() if not self._is_silenced else []
+        objects, made = self.objects, event.announce
+        was_awaited = event.id in objects.restoring
+        if made is not None and made.generation != self.generation:
+            return [RestoreObjects([made])] if was_awaited else []
+        told: list[Effect] = []
+        if made is not None and objects.source_of(event.id) is None:  # let go since: its store has it, for nobody
+            told = [Transmit(announce_message([made])), Transmit(release_message([event.id]))]
+        if not was_awaited:
+            return told
+        objects.restored(event)
+        return told if self._is_silenced else [*told, *self._repeat()]
 
     def _release(self, event: Release) -> list[Effect]:
         pending, lineage = self.pending, self.lineage
