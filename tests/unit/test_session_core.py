@@ -27,6 +27,7 @@ from scaler.protocol.messages import (
     VALUES_EACH,
     VALUES_LIST,
     ClientClear,
+    ClientReturn,
     DisconnectRequest,
     DisconnectResponse,
     Heartbeat,
@@ -636,6 +637,23 @@ def test_nothing_is_told_of_an_object_that_is_let_go_and_was_not_written_again(c
     assert session.do(ev.Restored(5, None)) == []
     session.do(ev.Welcomed(False, 1.0, 2))
     assert session.do(ev.Restored(5, old)) == []  # with the stores of a scheduler that is gone
+
+
+def test_a_client_that_clears_what_it_writes_again_has_told_all_to_a_scheduler_that_took_over() -> None:
+    session = Session()
+    session.do(stored(session, 5))
+    session.submit(task(10, 1))
+    session.do(ev.Welcomed(False, 1.0, 2))
+    assert session.taken_over() == []  # of what the last scheduler was not told yet
+    effects = session.do(ev.Request(ClientClear()))
+    returned, _ = messages(effects)
+    assert isinstance(returned, ClientReturn)
+    assert list(returned.ids) == []
+    assert [type(message) for message in messages(effects)] == [ClientReturn, ClientClear]
+    assert ev.StoresRenewed(kept=True) in effects
+    made = task(11, 1)
+    assert messages(session.do(ev.Submit(made, [Token()]))) == [made]
+    assert [type(message) for message in messages(session.do(ev.Request(ClientClear())))] == [ClientClear]
 
 
 def test_what_a_scheduler_asked_for_is_written_for_that_one() -> None:

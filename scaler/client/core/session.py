@@ -202,6 +202,8 @@ class SessionCore:
             self.lineage.clear()
             self.objects.clear()
             self._unanswered.clear()
+            if self._is_returning:  # what was to be written first is cleared as well: this is all
+                told += self._repeat()
         elif type(event.message) is DisconnectRequest:
             self._is_leaving = True
         return [*told, Transmit(event.message)]
