@@ -16,6 +16,8 @@ from scaler.store.wire import Kind, Note
 
 #: seconds for which half of an object is kept: longer than a piece takes on the narrowest way (`UNDER_WAY`)
 _KEEP = 300.0
+#: seconds without a piece of it after which it is looked whether its file is still there
+_LOOK = 1.0
 
 
 class _Put:
@@ -120,9 +122,10 @@ class Puts:
             self._say(number, Note(Kind.REFUSED, key, text=str(error)))
 
     def tick(self, now: float) -> None:
-        """Look at the time."""
+        """Look at the time. What others have removed, as its client is gone, keeps its memory while it is open here."""
         for key, put in list(self._puts.items()):
-            if now - put.used >= _KEEP:
+            unused = now - put.used
+            if unused >= _KEEP or (unused >= _LOOK and put.draft.is_removed):
                 put.draft.discard()
                 del self._puts[key]
 

@@ -98,6 +98,11 @@ class Draft:
             free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
             raise StoreFull(self._directory, self.size, free, largest, total or None) from None  # 0: no limit
 
+    @property
+    def is_removed(self) -> bool:
+        """Others have removed the file; its memory is taken until it is discarded."""
+        return os.fstat(self.fd).st_nlink == 0
+
     def commit(self, *, with_magic: bool = True) -> None:
         """The object is complete: everybody can see it from now on. Replaces one of the same name.
 

@@ -14,6 +14,7 @@ import pytest
 from support import patience, until
 from support.proxy import Proxy
 
+from scaler.agent.store_cleaning import remove_older
 from scaler.errors import ProtocolError
 from scaler.store import ObjectMissing, StoreFull, TransferFailed
 from scaler.store import puts as puts_module
@@ -23,7 +24,7 @@ from scaler.store import window as window_module
 from scaler.store.directory import StoreDirectory
 from scaler.store.layout import MAGIC, Key, file_name, tag_of
 from scaler.store.remote import RemoteStore
-from scaler.store.segments import Draft, free, open_object, parts_of, write
+from scaler.store.segments import Draft, free, open_object, parts_of, remove_client, write
 from scaler.store.serving import Result, Serving
 from scaler.store.transfer import Transfer
 from scaler.store.window import FEWEST, MOST
@@ -524,6 +525,19 @@ def test_a_small_object_is_not_spread(peers: Peers, tmp_path: Path) -> None:
     write(str(tmp_path), KEY, b"x" * 4 * CHUNK)
     peers.join(1, 2)
     assert [peers.read(number, 0) for number in (1, 2)] == ["chunk", "chunk"]
+
+
+@pytest.mark.parametrize("remove", [lambda path: remove_client(path, 8), lambda path: remove_older(path, 1 << 62)])
+def test_half_a_put_keeps_no_memory_when_its_file_was_removed_with_its_client(
+    peers: Peers, tmp_path: Path, remove: Callable[[str], Any]
+) -> None:
+    peers.join(1)
+    peers.serving.said(1, pack(Note(Kind.BEGIN, (8, 1), 0, 5000)), 0.0)
+    peers.serving.tick(10.0)
+    assert not peers.serving.is_idle, "who put it may come back"
+    remove(str(tmp_path))
+    peers.serving.tick(10.0)
+    assert peers.serving.is_idle
 
 
 # ---- a client without a store of its own -----------------------------------------------------------------------------
