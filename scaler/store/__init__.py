@@ -19,7 +19,7 @@ class StoreFull(Exception):
         self.wanted = wanted
         #: bytes
         self.free = free
-        #: bytes that the process may write to a file, if that is what is too little
+        #: bytes that the process that writes there may write to a file, if that is what is too little
         self.largest = largest
         #: bytes of the whole file system, free or not; None if it isn't known
         self.total = total
@@ -43,7 +43,8 @@ class StoreFull(Exception):
         path = self.path
         if self.largest is not None:
             return (
-                f"{path} can't take {what}: this process may write no file of more than {self.largest:,} (`ulimit -f`)"
+                f"{path} can't take {what}: the process that writes there may write no file of more than "
+                f"{self.largest:,} (`ulimit -f`)"
             )
         if self._is_too_large:
             return f"{path} can't take {what}: there are {self.total:,} in all{_advice(path)}"

@@ -12,7 +12,7 @@ from scaler.errors import ProtocolError
 from scaler.store import ObjectMissing, StoreFull
 from scaler.store.layout import HEADER_BYTES, Key, check_header, file_name, tag_of
 from scaler.store.segments import Draft, write_all
-from scaler.store.wire import Kind, Note
+from scaler.store.wire import LIMITED, Kind, Note
 
 #: seconds for which half of an object is kept: longer than a piece takes on the narrowest way (`UNDER_WAY`)
 _KEEP = 300.0
@@ -71,7 +71,8 @@ class Puts:
         except FileExistsError:
             answer = Note(Kind.REFUSED, key, text=f"there is another object {file_name(key)}")
         except StoreFull as full:
-            answer = Note(Kind.FULL, key, full.wanted, full.free, full.total or 0, text=full.path)
+            most, flags = (full.total or 0, 0) if full.largest is None else (full.largest, LIMITED)
+            answer = Note(Kind.FULL, key, full.wanted, full.free, most, flags, full.path)
         except OSError as error:
             answer = Note(Kind.REFUSED, key, text=str(error))
         self._say(number, answer)

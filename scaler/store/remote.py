@@ -16,7 +16,7 @@ from scaler.store import ObjectMissing, StoreFull, TransferFailed
 from scaler.store.layout import MAGIC, Key, StoredObject, decode, file_name, tag_of
 from scaler.store.segments import parts_of
 from scaler.store.window import Window
-from scaler.store.wire import CHUNK, IF_REFUSED, REFERRED, VERSION, Kind, Note, pack, unpack
+from scaler.store.wire import CHUNK, IF_REFUSED, LIMITED, REFERRED, VERSION, Kind, Note, pack, unpack
 from scaler.transport import Address, Connection, Security, connect
 
 #: parts of an object that travel in one message, at most; more are joined
@@ -115,6 +115,8 @@ class RemoteStore:
                     if gone or time.monotonic() + _PAUSE - self._heard >= self._patience:
                         raise TransferFailed(f"the store at {self._address}: {error}") from None
                     time.sleep(_PAUSE)
+        except StoreFull:  # an answer like others: the same is asked again soon, on this connection
+            raise
         except (ProtocolError, ScalerError, OSError, ValueError, MemoryError, OverflowError) as error:
             self._hang()
             raise TransferFailed(f"the store at {self._address}: {error}") from error
@@ -209,7 +211,8 @@ class RemoteStore:
     def _taken(self, key: Key, most: int) -> int:
         note = self._next(key)
         if note.kind is Kind.FULL:
-            raise StoreFull(f"{self._address}: {note.text}", note.offset, note.size, total=note.number or None)
+            largest, total = (note.number, None) if note.flags & LIMITED else (None, note.number or None)
+            raise StoreFull(f"{self._address}: {note.text}", note.offset, note.size, largest, total)
         if note.kind is Kind.REFUSED:
             raise TransferFailed(f"the store at {self._address} does not take {file_name(key)}: {note.text}")
         if note.kind is not Kind.TAKEN or note.offset > most:

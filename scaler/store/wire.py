@@ -9,7 +9,7 @@
     DONE    key: I have all of it
     BEGIN   key, size, tag                              TAKEN key, bytes that are here (all: it is complete)
     PIECE   key, offset; bytes                          TAKEN
-                                                        FULL key, bytes wanted, bytes free, in all; path
+                                                        FULL key, bytes wanted, free, in all or of a file; path
                                                         REFUSED key; reason
 
 An object's file is read in chunks of 1 MiB. Every READ says how many answers have arrived on this connection, so that
@@ -34,6 +34,8 @@ IF_REFUSED = "its agent has ended, or a firewall lets nobody reach the port, whi
 REFERRED = 1
 #: the stores that a READ lists are the only ones to be named; without this flag: those not to be named
 ONLY = 2
+#: the number of a FULL is of the bytes that the store's process may write to a file, which are too few
+LIMITED = 4
 
 _HEADER = Struct("<BB6xQQQQQ")
 _MAX_TEXT = 1 << 16
@@ -68,7 +70,7 @@ class Note(NamedTuple):
     #: bytes of the object's file
     size: int = 0
     #: READ: answers that have arrived on this connection; CHUNK, BEGIN: the object's tag; FULL: bytes of the whole file
-    #: system, 0 if they are not known
+    #: system, 0 if they are not known, or of a file, at most
     number: int = 0
     flags: int = 0
     #: an address, a reason, or addresses, one a line

@@ -611,6 +611,42 @@ def test_a_client_learns_what_is_missing_or_full_or_taken(
     assert there.store in caught.value.path
 
 
+def test_a_client_that_asks_again_whether_there_is_room_need_not_connect_again(
+    remote: tuple[RemoteStore, Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, there = remote
+
+    def full(path: str, key: Key, size: int) -> None:
+        raise StoreFull(path, size, 5)
+
+    store.put((7, 1), b"there is a connection")
+    before = store._connection
+    with monkeypatch.context() as patched:
+        patched.setattr(puts_module, "Draft", full)
+        for _ in range(3):
+            with pytest.raises(StoreFull):
+                store.put((7, 2), b"x" * 1000)
+    store.put((7, 2), b"x" * 1000)
+    assert store._connection is before
+    assert bytes(open_object(there.store, (7, 2)).inband) == b"x" * 1000
+
+
+@pytest.mark.parametrize("most", [0, 1000])
+def test_a_client_learns_what_a_store_may_write_to_a_file(
+    remote: tuple[RemoteStore, Host], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    store, _ = remote
+
+    def limited(path: str, key: Key, size: int) -> None:
+        raise StoreFull(path, size, 5, largest=most, total=1 << 30)
+
+    monkeypatch.setattr(puts_module, "Draft", limited)
+    with pytest.raises(StoreFull, match=rf"may write no file of more than {most:,} \(`ulimit -f`\)") as caught:
+        store.put(KEY, b"x" * 1000)
+    assert caught.value.largest == most
+    assert caught.value.is_for_good
+
+
 def test_a_client_waits_for_what_is_made_ready(host: Callable[..., Host]) -> None:
     there = host(on_demand=True)
     store = RemoteStore(there.url, SECURITY, patience=patience(PATIENCE))
