@@ -16,8 +16,9 @@ from scaler.agent.state.agent_facts import (
 from scaler.agent.state.host import HostState
 
 Key = tuple[int, int]
-#: a row may be handed out and taken back so often: ten times are met, thousands where both follow from one another
-MOST_RETURNS = 100
+#: a row may be handed out behind another one and taken back so often, and so often in all: more is met only where both
+#: follow from one another, thousands of times
+MOST_BEHIND, MOST_RETURNS = 10, 100
 
 
 class AgentMirror:
@@ -30,7 +31,7 @@ class AgentMirror:
         #: (client, batch, row) that workers have, by slot and dispatch
         self.rows: dict[tuple[int, int], set[tuple[int, int, int]]] = {}
         #: how often each row was taken back
-        self.returns: Counter[tuple[int, int, int]] = Counter()
+        self.returns: Counter[tuple[int, ...]] = Counter()
         #: state of an object, and the worker that alone has it
         self.objects: dict[Key, tuple[str, int | None]] = {}
         #: facts that contradict those before, or tell of what only a liar or a defect brings about
@@ -70,9 +71,13 @@ class AgentMirror:
             self.wrong.append(f"{fact}: the worker has {here}")
         here -= rows
         if isinstance(fact, RowsReturned):
-            self.returns.update(rows)
+            oldest = min(number for slot, number in self.rows if slot == fact.slot)
+            behind = {(fact.slot, oldest, *row) for row in rows}
+            self.returns.update(rows | behind)
             if any(self.returns[row] == MOST_RETURNS for row in rows):
                 self.wrong.append(f"{fact}: it was handed out and taken back {MOST_RETURNS} times")
+            if any(self.returns[row] == MOST_BEHIND for row in behind):
+                self.wrong.append(f"{fact}: it came behind dispatch {oldest} and was taken back {MOST_BEHIND} times")
         if not here:
             self.rows.pop((fact.slot, fact.dispatch), None)
 

@@ -1,4 +1,4 @@
-"""Rows that agents of some capabilities are asked for since agents of others idle: only such as those can run."""
+"""Rows that agents are asked for since others idle, of other capabilities or about to end: only what those can run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,15 +31,21 @@ def check_request(world: World, state: ClusterState, number: int, request: Balan
     require(asked is not None and request.rows > 0, f"agent {number} was asked for {request.rows} rows: {asked}")
     assert asked is not None
     group = state.groups[asked[1]]
+    idle = (group if slots == 1 else group.wider[slots]).idle
+    is_among_others = asked[1] != state.agents[number].capabilities
     require(
-        asked[0] == slots and asked[1] != state.agents[number].capabilities
-        and bool((group if slots == 1 else group.wider[slots]).idle),
+        asked[0] == slots and bool(idle) and (is_among_others or bool(state.limited)),
         f"agent {number} was asked for rows for {asked}, and nobody needs them",
-    )  # fmt: skip
+    )
     for client, batch_id in zip(request.clients, request.batches, strict=True):
         batch = state.clients[client].batches[batch_id]
         require(
             batch.slots == slots and asked[1].issuperset(batch.task.capabilities) and number in batch.at,
             f"agent {number} was asked for rows of batch {batch_id} for {asked}: {batch.queue_class}",
+            f"batch={batch_id}",
+        )
+        require(
+            any(agent.has_time_for(batch.function.duration_us, state.now) for agent in idle),
+            f"agent {number} was asked for rows of batch {batch_id}, and nobody who idles has time for them",
             f"batch={batch_id}",
         )
