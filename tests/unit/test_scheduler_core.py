@@ -267,6 +267,41 @@ def test_an_agent_that_had_nothing_to_give_back_is_not_asked_again_until_it_gets
     assert len(fake.heard(busy, BalanceRequest)) == 1, "it has been given rows since"
 
 
+def test_an_agent_is_asked_for_rows_when_it_has_been_given_them() -> None:
+    """It said that it has none, as the request came first, and was not asked again while the other one idled."""
+    fake = FakeScheduler(1, 8)
+    small, large = fake.agents
+    client = fake.client()
+    for agent in (small, large):
+        learnt(fake, agent, client, us=10_000)
+    fake.say(client, task(10, 4))
+    assert (fake.holds(small), fake.holds(large)) == (2, 2)
+    sent = [type(effect.message) for effect in fake.effects if isinstance(effect, ev.Send) and effect.number == small]
+    assert sent == [Task, BalanceRequest]
+
+
+def test_rows_wait_at_no_agent_while_one_of_other_capabilities_idles() -> None:
+    fake = FakeScheduler(2)
+    (plain,) = fake.agents
+    gpu = fake.agent(2, ("gpu",))
+    fake.say(fake.client(), task(10, 4))
+    assert (fake.holds(plain), fake.holds(gpu)) == (2, 2)
+
+
+def test_rows_behind_one_that_takes_long_are_asked_for_whatever_the_last_ones_took() -> None:
+    fake = FakeScheduler(1, 1)
+    one, other = fake.agents
+    client = fake.client()
+    for agent in (one, other):
+        learnt(fake, agent, client, us=1)
+    fake.say(client, task(10, 4, name="of which nothing is known"))
+    assert (fake.holds(one), fake.holds(other)) == (2, 2)
+    fake.now += 0.2
+    for _, lo, hi in fake.placed(other):
+        fake.report(other, client, result(10, lo, hi, us=100_000))
+    assert len(fake.heard(one, BalanceRequest)) == 1
+
+
 def wanted_of(request: BalanceRequest) -> list[tuple[int, int]]:
     """The batches from which rows are wanted."""
     return list(zip(request.clients, request.batches, strict=True))
@@ -312,7 +347,7 @@ def test_only_batches_that_the_idle_agent_can_run_are_named() -> None:
     fake.say(busy, spans(BalanceResponse, client, (30, 0, 2)))
     fake.agent(1, ("fast", "gpu"))
     (request,) = fake.heard(busy, BalanceRequest)
-    assert wanted_of(request) == [(client, 20), (client, 10)]
+    assert wanted_of(request) == [(client, 30), (client, 20), (client, 10)], "a row of 30 has come back"
 
 
 def test_rows_that_an_idle_agent_can_not_run_are_not_taken_back_for_it() -> None:

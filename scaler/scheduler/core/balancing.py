@@ -57,7 +57,7 @@ def _begin(state: ClusterState, group: AgentGroup, asks: Requests) -> None:
     for agent in list(islice(group.surplus, wanted + SPARE_LOOKS)):
         load = agent.load
         batches: list[Batch] = []
-        may_ask = not load.recalling and purpose not in load.exhausted and _is_worth_it(load)
+        may_ask = not load.recalling and purpose not in load.exhausted and _is_worth_it(load, state.now)
         if may_ask and helped.ends < math.inf:  # what it has no time for would be placed where it was
             batches = _in_time_for(state, helped, _batches_for(agent, group))
             may_ask = bool(batches)
@@ -88,9 +88,11 @@ def _request(group: AgentGroup, agent: AgentRecord, rows: int, batches: list[Bat
     return BalanceRequest(rows, group.slots if group.slots > 1 else 0, *named)
 
 
-def _is_worth_it(load: Load) -> bool:
+def _is_worth_it(load: Load, now: float) -> bool:
+    """What none of its workers runs should take them a while: as its last rows did, or those that it has by now."""
     spare = load.outstanding - load.workers
-    return spare * (load.recent_us or UNREPORTED_US) >= WORTH_US * load.workers
+    each = max(load.recent_us or UNREPORTED_US, 1e6 * (now - load.quiet_since))
+    return spare * each >= WORTH_US * load.workers
 
 
 def _share(load: Load, slots: int) -> int:
@@ -146,7 +148,7 @@ def _ask_others(
             looks -= 1
             load = agent.load
             members.surplus[agent] = members.surplus.pop(agent)
-            if load.recalling or purpose in load.exhausted or not _is_worth_it(load):
+            if load.recalling or purpose in load.exhausted or not _is_worth_it(load, state.now):
                 continue
             batches = _batches_for(agent, group)
             if not batches:

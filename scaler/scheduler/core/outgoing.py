@@ -7,6 +7,7 @@ from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.failures import task_words
 from scaler.protocol.messages import (
     AgentsInUse,
+    BalanceRequest,
     ClientIntroduction,
     Frame,
     Message,
@@ -67,8 +68,8 @@ class Outgoing:
         self._heard_of: dict[ClientRecord, None] = {}
         #: number of the client -> its next TaskResult
         self._results: dict[int, ResultBuilder] = {}
-        #: what comes behind everything else: agent, client and message
-        self._questions: list[tuple[int, int, TaskCancel | TaskClaim]] = []
+        #: what comes behind everything else: agent, client (None: it is no matter of one) and message
+        self._questions: list[tuple[int, int | None, Message]] = []
         #: batches with rows that were to be sent to agents, which has met a defect
         self.unsendable: list[tuple[Batch, Exception]] = []
 
@@ -109,7 +110,11 @@ class Outgoing:
 
     def ask(self, agent: int, client: int, message: TaskCancel | TaskClaim) -> None:
         """Ask an agent for rows of a client, some of which it may only be given now: behind all tasks."""
-        self._questions.append((agent, client, message))
+        self._questions += [(agent, client, part) for part in message.parts()]
+
+    def ask_back(self, agent: int, request: BalanceRequest) -> None:
+        """Ask an agent for rows that others are to have, some of which it may only be given now: behind all tasks."""
+        self._questions.append((agent, None, request))
 
     def ask_no_more(self, client: int) -> None:
         """A client's rows are forgotten."""
@@ -156,9 +161,7 @@ class Outgoing:
                 self._flush_tasks(state, agent)
         state.touched.clear()
         if self._questions:
-            for number, _, message in self._questions:
-                if number in state.agents:
-                    self.effects += [Send(number, part) for part in message.parts()]
+            self.effects += [Send(number, message) for number, _, message in self._questions if number in state.agents]
             self._questions.clear()
         self._stories_left = STORIES
         effects, self.effects = self.effects, []

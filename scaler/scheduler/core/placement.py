@@ -100,9 +100,10 @@ def resize(state: ClusterState, agent: AgentRecord, workers: int, is_full: bool)
     state.unsorted[agent] = None
 
 
-def learn_duration(agent: AgentRecord, each_us: float) -> None:
+def learn_duration(agent: AgentRecord, each_us: float, now: float) -> None:
     """Results came from an agent, whose rows took this: its window follows."""
     load = agent.load
+    load.quiet_since = now
     load.recent_us = each_us if load.recent_us is None else load.recent_us + 0.3 * (each_us - load.recent_us)
     load.window = window(load.workers, load.recent_us)
 
@@ -258,7 +259,7 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         while True:
             passed: list[AgentRecord] = []
             before, roomy = queue.rows, _those_in(state.standing.roomy, demand, groups)
-            for choose_next in ways:
+            for choose_next in ways if len(roomy) == 1 else (_next_needy, *ways):
                 for group in groups if choose_next is _next_urgent else roomy:
                     if queue.rows:
                         yield from _fill(state, queue, group, choose_next, passed)
@@ -356,6 +357,14 @@ def _somebody_stays(state: ClusterState, demand: Demand) -> bool:
         if group.agents > len(those):
             return True
     return False
+
+
+def _next_needy(queue: SpanQueue[Batch], group: AgentGroup) -> tuple[AgentRecord | None, int]:
+    """The next agent that has workers without a row, and how many those are: none waits while others idle elsewhere."""
+    if not group.idle:
+        return None, 0
+    agent = next(iter(group.idle))
+    return agent, (agent.load.workers - agent.load.outstanding) // group.slots
 
 
 def _next_idle(queue: SpanQueue[Batch], group: AgentGroup) -> tuple[AgentRecord | None, int]:

@@ -78,7 +78,7 @@ def take(
             else:
                 yield finishing.finish(state, out, batch, span, agent)
     for batch, (rows, us) in took.items():
-        placement.learn_duration(agent, batch.function.learn(rows, us))
+        placement.learn_duration(agent, batch.function.learn(rows, us), state.now)
 
 
 def without_late(
@@ -124,7 +124,7 @@ def forward(state: ClusterState, out: Outgoing, agent: AgentRecord, client: Clie
             return False
         out.send(client.number, message)
         _end(state, batch, lo, hi, durations[0])
-        _learn(agent, batch, hi - lo, durations[0])
+        _learn(state, agent, batch, hi - lo, durations[0])
         return True
     ended: list[tuple[Batch, int, int, int]] = []
     for number, lo, hi, outcome, us in zip(batches, pairs[::2], pairs[1::2], outcomes, durations, strict=True):
@@ -139,12 +139,12 @@ def forward(state: ClusterState, out: Outgoing, agent: AgentRecord, client: Clie
     for batch, lo, hi, us in ended:
         _end(state, batch, lo, hi, us)
         if batch is not learning and learning is not None:
-            _learn(agent, learning, rows, together_us)
+            _learn(state, agent, learning, rows, together_us)
             learning, rows, together_us = batch, 0, 0
         rows += hi - lo
         together_us += us
     if learning is not None:
-        _learn(agent, learning, rows, together_us)
+        _learn(state, agent, learning, rows, together_us)
     return True
 
 
@@ -154,9 +154,9 @@ def _end(state: ClusterState, batch: Batch, lo: int, hi: int, us: int) -> None:
     batch.function.durations.add(hi - lo, us)
 
 
-def _learn(agent: AgentRecord, batch: Batch, rows: int, us: int) -> None:
+def _learn(state: ClusterState, agent: AgentRecord, batch: Batch, rows: int, us: int) -> None:
     """Rows of a batch took an agent so many microseconds together."""
-    placement.learn_duration(agent, batch.function.learn(rows, us))
+    placement.learn_duration(agent, batch.function.learn(rows, us), state.now)
 
 
 def _overlap(ended: list[tuple[Batch, int, int, int]]) -> bool:

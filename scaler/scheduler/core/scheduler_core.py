@@ -225,7 +225,7 @@ class SchedulerCore:
                 self._contain(error)
         if state.hands_out and not (awaited.clients or awaited.agents or awaited.absent):
             for agent, request in balancing.begin_recalls(state):
-                self._out.send(agent.number, request)
+                self._out.ask_back(agent.number, request)
         if state.monitors:
             self._publish()
         if self._next_check is None or self._next_check != self._wake or state.monitors:

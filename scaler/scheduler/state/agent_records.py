@@ -60,6 +60,8 @@ class Load:
     window: int = 0
     #: what its rows took lately, microseconds; None before the first result
     recent_us: float | None = None
+    #: since when nothing has come of the rows that it has, seconds: they take so long at least
+    quiet_since: float = 0.0
     #: it has no room for more objects: it gets no new work
     is_full: bool = False
     #: it is about to go: it gets no new work

@@ -138,7 +138,7 @@ def place(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecor
 def take_up(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     """Rows are at an agent already, since before this scheduler."""
     _take_out(state, batch, lo, hi, AGENT + agent.number, _AT_AGENT, Cause.RETURNED)
-    _count_at(batch, lo, hi, agent)
+    _count_at(state, batch, lo, hi, agent)
     state.unsorted[agent] = None
 
 
@@ -291,7 +291,7 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
 
 def _put_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     """Count rows at an agent, and have them sent at the end of the step."""
-    _count_at(batch, lo, hi, agent)
+    _count_at(state, batch, lo, hi, agent)
     spans = agent.unsent.get(batch)
     if spans is None:
         agent.unsent[batch] = [(lo, hi)]
@@ -300,8 +300,10 @@ def _put_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRec
     state.touched.setdefault(agent)
 
 
-def _count_at(batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
+def _count_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     load, number = agent.load, agent.number
+    if not load.outstanding:
+        load.quiet_since = state.now
     load.outstanding += (hi - lo) * batch.slots
     if batch.is_special:
         count_special(load, batch, hi - lo)
