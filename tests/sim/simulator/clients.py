@@ -366,7 +366,7 @@ class SimClient(Process):
         for job in everything:  # small values that are there are no needs any more
             job.needs = [need for need in job.needs if not (isinstance(need, Job) and need.is_here)]
         for job in everything:
-            job.grouped = True
+            job.group = everything
             self.cluster.jobs[job.uid] = job
         self._await([job for job in everything if job.uid in wanted])
         functions = [self.session.take_ids(1) for _ in runs]

@@ -103,7 +103,7 @@ class DurableJob:
         task.graph = task.batch
         uses = [0] * len(jobs)
         for at, job in enumerate(jobs):
-            job.grouped = False
+            job.group = None
             needs = random.sample(range(max(0, at - 6), at), min(at, random.choice((0, 1, 2))))
             job.needs = [jobs[need] for need in needs]
             task.dependency_counts.append(len(needs))

@@ -48,8 +48,8 @@ class Job:
     cancelled: bool = False
     #: it was held back at the scheduler, and its client has ended it by itself
     ended_here: bool = False
-    #: another row of its graph may take it along
-    grouped: bool = False
+    #: all rows of its graph: any of them may take it along
+    group: "list[Job] | None" = field(default=None, repr=False)
     #: how it ended: ("value", v) or (kind of error,)
     end: tuple[Any, ...] | None = None
     #: answers that its user waits for: cancellations and claims
@@ -90,27 +90,28 @@ class Job:
 
     def errors(self, losses: int) -> set[str]:
         """The kinds of error that are right for it, if that many agents were lost."""
+        needed = _with_needs([self])
+        kinds = {kind for job in needed for kind in job._own_errors(losses)}
+        others = [job for group in {id(job.group): job.group for job in needed if job.group}.values() for job in group]
+        if any(job._own_errors(losses) for job in _with_needs(others)):
+            kinds.add("cancelled")  # with another row of its graph, or of theirs
+        return kinds
+
+    def _own_errors(self, losses: int) -> set[str]:
+        """Those that it brings about itself."""
         kinds: set[str] = set()
-        stack: list[Any] = [self]
-        seen: set[int] = set()
-        while stack:
-            job = stack.pop()
-            if not isinstance(job, Job) or job.uid in seen:
-                continue
-            seen.add(job.uid)
-            if job.behaviour == "fail" or (
-                job.behaviour == "flaky" and (job.parameter > job.retries or job.timeout)  # time-outs take retries, too
-            ):
-                kinds.add("raised")
-            if job.deaths and job.deaths + losses > 3:
-                kinds.add("lost")
-            if job.timeout:
-                kinds.add("timeout")
-            if job.cancelled or job.grouped or (job.root is not None and job.root.may_be_given_up):
-                kinds.add("cancelled")
-            if job.renewed or ((job.stored or any(need.stored for need in job.needs)) and (losses or job.deaths)):
-                kinds.add("object")
-            stack += job.needs
+        if self.behaviour == "fail" or (
+            self.behaviour == "flaky" and (self.parameter > self.retries or self.timeout)  # time-outs take retries, too
+        ):
+            kinds.add("raised")
+        if self.deaths and self.deaths + losses > 3:
+            kinds.add("lost")
+        if self.timeout:
+            kinds.add("timeout")
+        if self.cancelled or (self.root is not None and self.root.may_be_given_up):
+            kinds.add("cancelled")
+        if self.renewed or ((self.stored or any(need.stored for need in self.needs)) and (losses or self.deaths)):
+            kinds.add("object")
         return kinds
 
     def ended(self, end: tuple[Any, ...], losses: int) -> str | None:
@@ -125,6 +126,17 @@ class Job:
         if end[0] not in right:
             return f"job {self.uid} (row {self.id}) failed with {end}, but only {right or 'a value'} would be right"
         return None
+
+
+def _with_needs(jobs: list[Job]) -> list[Job]:
+    """These, what they need, what that needs, ..."""
+    found, stack = {}, [*jobs]
+    while stack:
+        job = stack.pop()
+        if isinstance(job, Job) and job.uid not in found:
+            found[job.uid] = job
+            stack += job.needs
+    return [*found.values()]
 
 
 @dataclass(eq=False, slots=True)

@@ -208,7 +208,7 @@ class User:
     def _cancel_one_by_one(self, tokens: list[Any]) -> None:
         """Some of what is under way, or of much that was submitted just before."""
         random = self._world.random
-        jobs = [token for token in tokens if isinstance(token, Job) and not token.grouped]
+        jobs = [token for token in tokens if isinstance(token, Job) and token.group is None]
         if random.random() < 0.6:
             jobs = [self._job() for _ in range(random.choice((30, 100, 300)))]
             options = self._options(jobs)
