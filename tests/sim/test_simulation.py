@@ -21,7 +21,7 @@ FEW = 8
 FEWER = {
     "stores": 2, "disks": 2, "swarm": 4, "schedulers alone": 2, "leaving": 5, "leaving and faults": 5, "durable": 4,
     "durable and faults": 4, "shared journal": 3, "copied journal": 3, "copied journal and stopped workers": 3,
-    "unwaited": 3, "unwaited and faults": 4,
+    "unwaited": 3, "unwaited and faults": 4, "missed clients": 4,
 }  # fmt: skip
 MANY = int(os.environ.get("SCALER_SIM_RUNS", "60"))
 SEED = os.environ.get("SCALER_SIM_SEED")
@@ -93,6 +93,10 @@ FOUND = {
     "a row is claimed, and cancelled before its agent has granted that": ("durable and faults", 1031),
     "a store can't fetch from the only agent that it was told of, while another one has a copy": ("leaving", 7003),
     "rows of an unknown function are taken back from behind a long one at once, again and again": ("unwaited", 3),
+    "an agent speaks of a client that does not come, and of one that has come, in one message": (
+        "missed clients",
+        28_580_033,
+    ),
     # these two found a lock that a simulated process kept when it died
     "one is killed while it closes the journal that both have": ("shared journal", 7_001_524),
     "one is killed while it closes its journal": ("copied journal", 7_005_202),

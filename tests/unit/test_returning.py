@@ -19,6 +19,7 @@ from scaler.protocol.messages import (
     Ack,
     AgentsInUse,
     BalanceRequest,
+    BalanceResponse,
     ClientDeparture,
     ClientIntroduction,
     ClientReturn,
@@ -41,13 +42,14 @@ from scaler.protocol.messages import (
     StoreRequest,
     Task,
     TaskCancel,
+    TaskClaimResponse,
     TaskResult,
     u8,
     u32,
     u64,
 )
 from scaler.scheduler.core import events as se
-from scaler.scheduler.core import roots
+from scaler.scheduler.core import mail, roots
 from scaler.scheduler.core.returning import BRIEF, LOOK, PATIENCE
 from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING
 from scaler.scheduler.state.validate import validate
@@ -55,7 +57,7 @@ from scaler.scheduler.views.cluster_view import cluster_view
 
 #: numbers at the last scheduler
 CLIENT, AGENT, OTHER = 1002, 1003, 1004
-SESSION = 7
+SESSION, OTHERS_SESSION = 7, 8
 FUNCTION = ObjectAnnounce(u64([1]), u8([0]), [b"function"])
 
 
@@ -280,6 +282,101 @@ def test_others_do_not_wait_with_it(fake: FakeScheduler) -> None:
     back(fake, task(10, 2))
     fake.say(other, task(20, 2))
     assert fake.placed(agent) == [(20, 0, 2)]
+
+
+def inventory_of_both() -> Inventory:
+    """What an agent has of the client, and of another one that has not come yet."""
+    held = inventory((10, 0, 1))
+    held.clients.append(OTHER)
+    held.sessions.append(OTHERS_SESSION)
+    held.rows.add(OTHER, 10, 0, 1)
+    return held
+
+
+def of_both(cls: Any) -> Any:
+    """A message that names all of these rows."""
+    rows = spans(cls, OTHER, (10, 0, 1))
+    rows.add(CLIENT, 10, 0, 1)
+    return rows
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        of_both(BalanceResponse),
+        ObjectMissing(rows=of_both(Spans)),
+        ObjectMissing(rows=of_both(Spans), refusal="no room"),
+    ],
+    ids=["gives back", "lacks", "refuses"],
+)
+def test_no_client_waits_for_another_one_that_its_agent_speaks_of_as_well(fake: FakeScheduler, said: Any) -> None:
+    """What an agent gives back of all clients it says in one message."""
+    agent_back(fake, inventory_of_both())
+    back(fake, task(10, 1))
+    helper = fake.agent(2)
+    fake.say(AGENT, Heartbeat(0.0, 2, full=True), said)
+    assert fake.placed(helper) == [(10, 0, 1)]
+    fake.report(helper, CLIENT, result(10, 0, 1))
+    assert ended_rows(fake) == [(10, 0, 1)]
+    fake.come_back("client", OTHER, OTHERS_SESSION, agents=u32([AGENT]))
+    fake.say(OTHER, FUNCTION, task(10, 1), ClientReturn())
+    assert fake.placed(helper) == [(10, 0, 1)]
+    assert validate(fake.core.state) == []
+
+
+def test_what_is_said_of_a_client_that_does_not_come_is_lost_with_it_alone(fake: FakeScheduler) -> None:
+    agent_back(fake, inventory_of_both())
+    back(fake, task(10, 1))
+    helper = fake.agent(2)
+    fake.say(AGENT, Heartbeat(0.0, 2, full=True), of_both(BalanceResponse))
+    fake.wait(fake.core._limits.client_timeout)
+    assert f"client {OTHER} did not come back" in fake.log
+    assert not fake.core.state.returning.mail
+    assert fake.placed(helper) == [(10, 0, 1)]
+
+
+def two(cls: Any, **more: Any) -> tuple[Any, Any, Any]:
+    """A message that names objects of both clients, and its parts."""
+    return tuple(cls(u32(numbers), u64(numbers), **more) for numbers in ([CLIENT, OTHER], [CLIENT], [OTHER]))  # type: ignore[return-value]
+
+
+def answers(*numbers: int) -> ObjectResponse:
+    """An agent says of objects of these clients that it can't have them."""
+    return ObjectResponse(u32(numbers), u64(numbers), u8([1] * len(numbers)), AGENT, "out of reach")
+
+
+def running(*numbers: int) -> Spans:
+    """A row of each of these clients."""
+    return Spans(u32(numbers), u64(numbers), u32([0, 1] * len(numbers)))
+
+
+BOTH, ONE, THE_OTHER = (CLIENT, OTHER), (CLIENT,), (OTHER,)
+
+
+@pytest.mark.parametrize(
+    ("said", "now", "later"),
+    [
+        two(ObjectGone, with_worker=True),
+        (answers(*BOTH), answers(*ONE), answers(*THE_OTHER)),
+        (TaskClaimResponse(running(*BOTH), Spans()), TaskClaimResponse(running(*ONE), Spans()),
+         TaskClaimResponse(running(*THE_OTHER), Spans())),
+        (TaskClaimResponse(running(*ONE), running(*THE_OTHER)), TaskClaimResponse(running(*ONE), Spans()),
+         TaskClaimResponse(Spans(), running(*THE_OTHER))),
+        (ObjectMissing(rows=running(*THE_OTHER), refusal="no worker", unfit=True), None,
+         ObjectMissing(rows=running(*THE_OTHER), refusal="no worker", unfit=True)),
+        (ObjectMissing(two(Objects)[0], running(*ONE)), ObjectMissing(two(Objects)[1], running(*ONE)),
+         ObjectMissing(two(Objects)[2])),
+        (TaskResult(OTHER), None, TaskResult(OTHER)),
+        (TaskResult(CLIENT), TaskResult(CLIENT), None),
+        (Heartbeat(0.0), Heartbeat(0.0), None),
+    ],
+)  # fmt: skip
+def test_a_message_about_several_clients_is_taken_apart(fake: FakeScheduler, said: Any, now: Any, later: Any) -> None:
+    agent_back(fake, inventory_of_both())
+    back(fake)
+    state = fake.core.state
+    assert mail.put_aside(state, state.agents[AGENT], said) == now
+    assert state.returning.mail == ({} if later is None else {OTHER: [(AGENT, later)]})
 
 
 def test_an_agent_that_comes_too_late_is_told_to_let_go_of_rows(fake: FakeScheduler) -> None:
@@ -610,6 +707,18 @@ def test_agents_drop_what_they_have_of_a_client_that_is_another_one_now(fake: Fa
     agent_back(fake, inventory((10, 0, 1), session=99))
     fake.come_back("client", CLIENT, SESSION, number=0)
     assert [message.client for message in fake.heard(AGENT, ClientDeparture)] == [CLIENT]
+
+
+def test_what_agents_have_said_of_another_client_is_not_said_of_the_one_that_has_its_number_now(
+    fake: FakeScheduler,
+) -> None:
+    helper = fake.agent(2)
+    agent_back(fake, inventory(session=99, objects={5: 1 << 20}))
+    fake.say(AGENT, ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(1 << 20, AGENT)], CLIENT))
+    stored = ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(1 << 20, helper)])
+    back(fake, stored, agents=())
+    assert fake.core.state.clients[CLIENT].values.objects[5].copies == {helper}
+    assert not fake.core.state.returning.mail
 
 
 def test_agents_drop_what_they_have_of_a_client_that_does_not_come(fake: FakeScheduler) -> None:

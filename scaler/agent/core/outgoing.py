@@ -122,9 +122,7 @@ class Outgoing:
         message = self._open
         if not isinstance(message, ObjectResponse) or message.reason != (reason or ""):
             self._reopen(message := ObjectResponse(agent=agent, reason=reason or ""))
-        message.clients.append(key[0])
-        message.ids.append(key[1])
-        message.outcomes.append(reason is not None)
+        message.add(*key, reason is not None)
 
     def begin_anew(self) -> None:
         """What was to be said was for another scheduler; how rows ended is kept."""

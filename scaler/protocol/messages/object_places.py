@@ -118,8 +118,17 @@ class ObjectResponse(Message):
     agent: int = 0
     reason: str = ""
 
+    def add(self, client: int, object_id: int, outcome: int) -> None:
+        """Append one answer."""
+        self.clients.append(client)
+        self.ids.append(object_id)
+        self.outcomes.append(outcome)
+
     def validate(self) -> None:
         require(len(self.clients) == len(self.ids) == len(self.outcomes), "columns of one length")
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        return zip(self.clients, self.ids, self.outcomes, strict=True)
 
 
 @record

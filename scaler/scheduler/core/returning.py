@@ -2,19 +2,16 @@
 
 An agent says first what it has. A client says all again that it said to the last scheduler, of which it knows what
 agents may have something of it. When those have come, or were waited for long enough, its work is put together
-(`rebuilding.py`). What it says until then, and what agents say of it, is put aside; nobody else has to wait.
+(`rebuilding.py`). What it says until then, and what agents say of it (`mail.py`), is put aside; nobody else has to
+wait.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from itertools import chain
-from typing import Any
 
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
-    BalanceResponse,
     ClientDeparture,
     ClientReturn,
     ClientShutdown,
@@ -23,17 +20,9 @@ from scaler.protocol.messages import (
     Hello,
     Inventory,
     Message,
-    ObjectAnnounce,
-    ObjectGone,
-    ObjectMissing,
-    ObjectResponse,
     Spans,
     StoreRequest,
-    TaskBegun,
     TaskCancel,
-    TaskClaimResponse,
-    TaskResult,
-    TaskRunning,
 )
 from scaler.scheduler.core import late_rows, lifetimes, placement
 from scaler.scheduler.core.events import LookFor, Vanished
@@ -142,30 +131,6 @@ def put_aside(state: ClusterState, client: int, message: Message) -> bool:
     return True
 
 
-def put_mail_aside(state: ClusterState, agent: AgentRecord, message: Message) -> bool:
-    """Put aside what an agent says of a client whose work is not together yet; False if it says nothing of such."""
-    returning = state.returning
-    for number in _named_in(message):
-        if number in returning.clients or number in returning.absent:
-            returning.mail.setdefault(number, []).append((agent.number, message))
-            return True
-    return False
-
-
-def _named_in(message: Any) -> Iterable[int]:
-    """The clients that a message of an agent speaks of, if it is not just to be passed on."""
-    kind = type(message)
-    if kind in (TaskResult, ObjectAnnounce):
-        return (message.client,)
-    if kind in (TaskBegun, TaskRunning, BalanceResponse, ObjectGone, ObjectResponse):
-        return message.clients  # type: ignore[no-any-return]
-    if kind is TaskClaimResponse:
-        return chain(message.granted.clients, message.refused.clients)
-    if kind is ObjectMissing:
-        return chain(message.objects.clients, message.rows.clients)
-    return ()
-
-
 def complete(state: ClusterState) -> list[int]:
     """The clients of which all is known that will be."""
     now, clients = state.now, state.returning.clients
@@ -262,11 +227,15 @@ def give_up_absent(state: ClusterState, out: Outgoing) -> list[int]:
 
 
 def _drop(state: ClusterState, out: Outgoing, number: int, agent: int) -> None:
-    """An agent has something of a client that there is no more."""
-    holdings = state.returning.holdings[number]
+    """An agent has something of a client that there is no more, and may have spoken of it."""
+    returning = state.returning
+    holdings = returning.holdings[number]
     del holdings[agent]
     if not holdings:
-        del state.returning.holdings[number]
+        del returning.holdings[number]
+    letters = [letter for letter in returning.mail.pop(number, ()) if letter[0] != agent]
+    if letters:
+        returning.mail[number] = letters
     if agent in state.agents:
         out.send(agent, ClientDeparture(number))
 

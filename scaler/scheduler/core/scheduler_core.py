@@ -57,6 +57,7 @@ from scaler.scheduler.core import (
     defects,
     draining,
     lifetimes,
+    mail,
     peer_timeouts,
     peers,
     placement,
@@ -297,11 +298,13 @@ class SchedulerCore:
                     self._received_of_monitor(number, message)
                     return
                 agent.seen = state.now
-                if type(message) is Ack or (
-                    (state.returning.clients or state.returning.absent)
-                    and returning.put_mail_aside(state, agent, message)
-                ):
+                if type(message) is Ack:
                     return
+                if state.returning.clients or state.returning.absent:
+                    for_now = mail.put_aside(state, agent, message)
+                    if for_now is None:
+                        return
+                    message = for_now
                 of_agent = self._of_agent.get(type(message))
                 if of_agent is not None:
                     moves = of_agent(agent, message)
@@ -623,7 +626,7 @@ class SchedulerCore:
 
     def _object_response(self, agent: AgentRecord, message: ObjectResponse) -> None:
         tries = self._limits.retries_on_loss
-        for number, value, outcome in zip(message.clients, message.ids, message.outcomes, strict=True):
+        for number, value, outcome in message:
             client = self.state.clients.get(number)
             if self.state.leaving:
                 draining.take_response(self.state, agent, (number, value), bool(outcome))

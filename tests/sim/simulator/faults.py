@@ -29,6 +29,8 @@ class Mix:
     leave_client: float = 0.0
     stop_scheduler: float = 0.0
     kill_scheduler: float = 0.0
+    #: the same, and a client ends before the next one is there, while agents have rows of it and of others
+    miss_client: float = 0.0
     local_agent: bool = True
     wild: float = 0.15
     #: there are two schedulers, one of which leads; cut off from each other, from a host, or handed over
@@ -86,7 +88,7 @@ class Mix:
         """Schedulers may think of a client that is there that it is gone."""
         return bool(
             self.stop_client or self.snap or self.reset or self.partition or self.drop or self.late or self.cut_host
-            or self.kill_scheduler or self.stop_scheduler or self.hand_over
+            or self.kill_scheduler or self.stop_scheduler or self.hand_over or self.miss_client
         )  # fmt: skip
 
 
@@ -212,6 +214,7 @@ MIXES = {
             without=frozenset({"cancels", "timeouts", "memory"}),
         ),
         Mix("restarts", kill_scheduler=3, local_agent=False, late_reads=0.3),
+        Mix("missed clients", miss_client=2, drain_agent=1, local_agent=False, wild=0.4),
         Mix("durable", kill_scheduler=3, kill_worker=2, durable=4),
         Mix(
             "durable and faults",
@@ -594,3 +597,12 @@ class Faults:
         if self._cluster.server.alive:
             self._cluster.server.die()
             self._world.after(self._world.random.uniform(0.1, 3), self._cluster.start_server)
+
+    def _miss_client(self) -> None:
+        """A client does not come to the next scheduler; meanwhile agents give rows back, or others lose values."""
+        random = self._world.random
+        if len([client for client in self._cluster.outer_clients if client.alive]) > 1 and self._cluster.server.alive:
+            self._kill_scheduler()
+            self._kill_client()
+            for fault in (self._drain_agent, self._kill_agent):
+                self._world.after(random.uniform(0.2, 6), fault)
