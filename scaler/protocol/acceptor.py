@@ -31,6 +31,8 @@ class Joined(NamedTuple):
 
     number: int
     hello: Hello
+    #: it lives in the scheduler's process
+    is_resident: bool = False
 
 
 class Received(NamedTuple):

@@ -372,7 +372,7 @@ class Composition:
             elif type(wish) is Join:
                 number = self._acceptor.lodge(wish.hello)
                 self._resident_numbers.add(number)
-                self._events.append(ev.Joined(number, replace(wish.hello, number=number)))
+                self._events.append(ev.Joined(number, replace(wish.hello, number=number), is_resident=True))
                 residents.welcome(wish.resident, number)
             elif type(wish) is Hold:
                 self._events.append(ev.Unread(wish.number, wish.bytes, 0))

@@ -26,6 +26,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.composition import ANEW, LOCAL_AGENT, RETURN, Composition, Disconnect
 from scaler.scheduler.core import events as ev
+from scaler.scheduler.residents import Join
 from scaler.scheduler.succession import BEAT, StepDown, Succession, Tell
 
 
@@ -320,6 +321,28 @@ def test_the_core_knows_while_residents_may_still_come(composed: Composition, co
     composed.part_with_residents()
     list(composed.settle(0.0))
     assert [event for heard in core.heard for event in heard] == [ev.AwaitResidents(True), ev.AwaitResidents(False)]
+
+
+class Coming(Asking):
+    """A resident that becomes a client of the core."""
+
+    has_news = True
+
+    def handle(self, now: float) -> list[Join]:
+        self.has_news = False
+        return [Join(1, hello("client", "job night"))]
+
+    def welcome(self, resident: int, number: int) -> None:
+        self.asked.append(number)
+
+
+def test_the_core_knows_who_is_a_resident(composed: Composition, core: Core) -> None:
+    meet(composed)
+    residents = Coming()
+    composed.lodge(residents)  # type: ignore[arg-type]
+    list(composed.settle(0.0))
+    joined = [event for heard in core.heard for event in heard if isinstance(event, ev.Joined)]
+    assert [(event.number, event.is_resident) for event in joined] == [(2, False), (*residents.asked, True)]
 
 
 def test_whoever_asked_for_jobs_before_they_were_here_asks_again_over_another_connection(

@@ -11,9 +11,11 @@ from scaler.protocol.messages import (
     Command,
     Drain,
     Heartbeat,
+    Inventory,
     ObjectFetch,
     ObjectRelease,
     ObjectResponse,
+    Spans,
     Task,
     TaskBegun,
     u8,
@@ -317,6 +319,18 @@ def test_an_agent_that_comes_from_another_scheduler_and_was_about_to_go_still_is
     assert fake.core.state.agents[at].load.is_leaving
     assert fake.wishes(at) == [Wish.DRAIN]  # not told to end: what it has is not known yet
     assert not fake.core.state.agents[one].load.is_leaving
+
+
+def test_an_agent_with_something_of_a_client_that_may_come_back_stays_and_others_go() -> None:
+    fake, (one,), _ = cluster_of(1)
+    held = Inventory(u32([99]), u64([7]), spans(Spans, 99, (10, 0, 1)))
+    at = fake.come_back("agent", 100)
+    fake.say(at, held)
+    fake.drain(one, at)
+    assert fake.wishes(one) == [Wish.DRAIN, Wish.END]
+    assert fake.wishes(at) == [Wish.DRAIN]
+    fake.wait(fake.core._limits.client_timeout)
+    assert fake.wishes(at) == [Wish.END]
 
 
 # ---- walltime --------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulator.scripted import FakeScheduler, graph, result, root_of, session_of, spans, task
+from simulator.scripted import FakeScheduler, graph, hello, result, root_of, session_of, spans, task
 from support.weight import objects_below
 
 from scaler.protocol.messages import (
@@ -50,7 +50,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core import mail, roots
-from scaler.scheduler.core.returning import BRIEF, LOOK, PATIENCE
+from scaler.scheduler.core.returning import BRIEF, LOOK, PATIENCE, REPEATING
 from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING
 from scaler.scheduler.state.validate import validate
 from scaler.scheduler.views.cluster_view import cluster_view
@@ -481,17 +481,109 @@ def test_an_agent_that_is_lost_again_is_not_waited_for(fake: FakeScheduler) -> N
     assert fake.placed(agent) == [(10, 0, 2)]
 
 
-def test_nobody_is_asked_to_give_rows_back_while_some_are_not_together(fake: FakeScheduler) -> None:
-    busy = fake.agent(1)
-    client = fake.client()
+def busy_agent(fake: FakeScheduler) -> tuple[int, int]:
+    """An agent with more rows than it runs, which take long, and their client."""
+    busy, client = fake.agent(2), fake.client()
     fake.say(client, task(10, 1))
-    fake.report(busy, client, result(10, 0, 1, us=50_000))
-    fake.say(client, task(20, 10))
-    back(fake)
-    fake.agent(4)
+    fake.report(busy, client, result(10, 0, 1, us=100_000))
+    fake.say(client, task(20, 4))
+    assert fake.holds(busy) == 4
+    return busy, client
+
+
+@pytest.mark.parametrize("comes", ["client", "agent"])
+def test_rows_of_others_are_shared_while_somebody_has_not_said_what_it_has(fake: FakeScheduler, comes: str) -> None:
+    busy, client = busy_agent(fake)
+    fake.come_back(comes, OTHER, OTHERS_SESSION)
+    idle = fake.agent(2)
+    (asked,) = fake.heard(busy, BalanceRequest)
+    assert not asked.batches
+    fake.say(busy, spans(BalanceResponse, client, (20, 3, 4)))
+    assert fake.placed(idle) == [(20, 3, 4)]
+
+
+def test_rows_of_a_client_that_has_not_come_yet_are_not_asked_for(fake: FakeScheduler) -> None:
+    agent_back(fake, inventory_of_both())
+    back(fake, task(10, 1), task(20, 4))
+    fake.say(AGENT, Heartbeat(0.0, 1))
+    fake.report(AGENT, CLIENT, result(10, 0, 1, us=100_000))
+    fake.agent(2)
+    (asked,) = fake.heard(AGENT, BalanceRequest)
+    assert list(zip(asked.clients, asked.batches, strict=True)) == [(CLIENT, 20)]
+
+
+def test_nothing_is_asked_for_on_account_of_an_agent_with_rows_of_a_client_that_has_not_come_yet(
+    fake: FakeScheduler,
+) -> None:
+    busy, _ = busy_agent(fake)
+    agent_back(fake, inventory((10, 0, 2)))
     assert not fake.heard(busy, BalanceRequest)
-    agent_back(fake, inventory())
+    fake.wait(fake.core._limits.client_timeout)
     assert fake.heard(busy, BalanceRequest)
+
+
+# ---- who does not do its part ----------------------------------------------------------------------------------------
+def beat(fake: FakeScheduler, seconds: float, *peers: int) -> None:
+    """Time goes by, and these are heard of."""
+    for _ in range(round(seconds)):
+        fake.wait(1.0)
+        for peer in peers:
+            fake.say(peer, Heartbeat(fake.now, 2))
+
+
+def test_a_client_that_does_not_say_all_again_is_given_up(fake: FakeScheduler) -> None:
+    agent_back(fake, inventory((10, 0, 1)))
+    fake.come_back("client", CLIENT, SESSION, agents=u32([AGENT]))
+    fake.say(CLIENT, FUNCTION)
+    beat(fake, REPEATING - 1, CLIENT, AGENT)
+    fake.say(CLIENT, task(10, 1))
+    beat(fake, REPEATING - 1, CLIENT, AGENT)
+    fake.handle(se.Stirred(CLIENT))  # a part of a large message
+    beat(fake, REPEATING - 1, CLIENT, AGENT)
+    assert CLIENT in fake.core.state.clients
+    beat(fake, 5, CLIENT, AGENT)
+    words = (
+        f"client {CLIENT} (client-{CLIENT}) is gone: said nothing for 60 s of what it has said to the last scheduler"
+    )
+    assert f"{words}; dropped 0 rows" in fake.log
+    assert [message.client for message in fake.heard(AGENT, ClientDeparture)] == [CLIENT]
+    assert not fake.core.state.returning
+
+
+def test_a_client_that_was_stopped_with_its_scheduler_has_been_silent_for_as_long(fake: FakeScheduler) -> None:
+    fake.come_back("client", CLIENT, SESSION)
+    fake.wait(2 * REPEATING)
+    fake.say(CLIENT, ClientReturn())
+    assert CLIENT in fake.core.state.clients
+
+
+def test_a_durable_job_may_wait_for_its_disk_before_it_says_anything(fake: FakeScheduler) -> None:
+    made = hello("client", "job night")
+    made.number = CLIENT
+    fake.handle(se.Joined(CLIENT, made, is_resident=True))
+    beat(fake, 3 * REPEATING, CLIENT)
+    assert CLIENT in fake.core.state.clients
+
+
+def test_an_agent_that_says_anything_before_it_says_what_it_has_is_thrown_out(fake: FakeScheduler) -> None:
+    fake.come_back("agent", AGENT, 70)
+    fake.say(AGENT, Ack())
+    fake.say(AGENT, Heartbeat(0.0, 2))
+    (forget,) = [effect for effect in fake.effects if isinstance(effect, se.Forget)]
+    assert (forget.number, forget.reason) == (AGENT, "sent a Heartbeat before its Inventory")
+    assert not fake.core.state.returning
+
+
+def test_an_agent_that_has_not_said_what_it_has_is_given_nothing_in_the_step_in_which_it_comes(
+    fake: FakeScheduler,
+) -> None:
+    client = fake.client()
+    made = hello("agent", "agent", 2)
+    made.number = AGENT
+    fake.handle(se.Joined(AGENT, made), se.Received(client, task(10, 1)))
+    assert fake.placed(AGENT) == []
+    fake.say(AGENT, Inventory())
+    assert fake.placed(AGENT) == [(10, 0, 1)]
 
 
 # ---- graphs ----------------------------------------------------------------------------------------------------------

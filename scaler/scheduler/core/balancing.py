@@ -4,6 +4,9 @@ They are asked for rows that take as many slots as those others have free, since
 the same capabilities as the idle ones come first: any of their rows will do. Others may have rows that the idle ones
 can't run, so batches are named from which rows are wanted: those that ask for no more than what the idle ones have, and
 of which no row is bound to where it is. An agent without such is not looked at again for them until it is given rows.
+
+An agent may have rows of clients whose work is not together yet, after another scheduler. Those are not asked for, so
+batches are named there, too; and nothing is asked for on its account, though it has no other rows.
 """
 
 import math
@@ -52,13 +55,16 @@ def begin_recalls(state: ClusterState) -> Requests:
 
 
 def _begin(state: ClusterState, group: AgentGroup, asks: Requests) -> None:
-    wanted, slots, purpose = len(group.idle), group.slots, group.purpose
+    wanted, slots, purpose = _idle_in(state, group), group.slots, group.purpose
+    if wanted <= 0:
+        return
     helped = _who_stays_longest(group)
     for agent in list(islice(group.surplus, wanted + SPARE_LOOKS)):
         load = agent.load
         batches: list[Batch] = []
         may_ask = not load.recalling and purpose not in load.exhausted and _is_worth_it(load, state.now)
-        if may_ask and helped.ends < math.inf:  # what it has no time for would be placed where it was
+        if may_ask and (helped.ends < math.inf or state.returning.may_have_more(agent.number)):
+            # what nobody has time for, or may have, would be placed where it was
             batches = _in_time_for(state, helped, _batches_for(agent, group))
             may_ask = bool(batches)
         if not may_ask:
@@ -68,6 +74,14 @@ def _begin(state: ClusterState, group: AgentGroup, asks: Requests) -> None:
         wanted -= 1
         if wanted <= 0:
             break
+
+
+def _idle_in(state: ClusterState, group: AgentGroup) -> int:
+    """How many agents idle of which all is known; looks at few while that is not so of some."""
+    returning = state.returning
+    if not returning.holdings:
+        return len(group.idle)
+    return sum(not returning.may_have_more(agent.number) for agent in islice(group.idle, MOST_LOOKED))
 
 
 def _who_stays_longest(group: AgentGroup) -> AgentRecord:
@@ -123,7 +137,7 @@ def _begin_elsewhere(state: ClusterState, asks: Requests) -> None:
     asked = Counter(agent.load.recalling for agent, _ in asks)
     turn = state.recall_turn = state.recall_turn + 1
     for group in _some_from(turn, idle, MOST_IDLE):
-        wanted = len(group.idle) - asked[group.purpose]
+        wanted = _idle_in(state, group) - asked[group.purpose]
         if wanted > 0:
             _ask_others(state, group, wanted, _some_from(turn // len(idle), busy, SPARE_LOOKS), asks)
 

@@ -99,9 +99,10 @@ def _fail(departure: Departure, key: ObjectKey) -> None:
 
 
 def attend(state: ClusterState, out: Outgoing) -> None:
-    """Have more copied of what only those have that go, and let those go that have nothing left."""
-    if state.returning:
-        return  # what clients need is not known
+    """Have more copied of what only those have that go, and let those go that have nothing left.
+
+    What clients need whose work is not together yet is not known: agents that have something of these stay until it is.
+    """
     targets: list[AgentRecord] | None = None
     for departure in state.leaving.values():
         agent = departure.agent
@@ -112,12 +113,13 @@ def attend(state: ClusterState, out: Outgoing) -> None:
         if departure.to_do:
             targets = _targets(state) if targets is None else targets
             _copy_some(state, out, departure, targets)
-        if _has_no_more(departure) or state.now >= departure.next_look:
+        may_have_more = state.returning.may_have_more(agent.number)
+        if (_has_no_more(departure) and not may_have_more) or state.now >= departure.next_look:
             _look(state, departure)
             if departure.to_do:
                 targets = _targets(state) if targets is None else targets
                 _copy_some(state, out, departure, targets)
-        if _has_no_more(departure) and not departure.left:
+        if _has_no_more(departure) and not (departure.left or may_have_more):
             departure.is_over = True
             out.send(agent.number, Drain(Wish.END.value))
             out.log("INFO", f"agent {agent.number} ({agent.name}) has nothing left to do: it is told to end")

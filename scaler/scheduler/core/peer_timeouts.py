@@ -16,6 +16,8 @@ STOPPED = 1.0
 def forgive(state: ClusterState, late: float) -> None:
     """The look at the time comes late: a process that was stopped can't tell who was silent meanwhile."""
     if late > STOPPED:
+        for returning in state.returning.clients.values():
+            returning.heard += late
         for client in state.clients.values():
             client.seen += late
             if client.unread is not None:
@@ -31,6 +33,8 @@ def stir(state: ClusterState, number: int) -> None:
     peer = state.clients.get(number) or state.agents.get(number) or state.monitors.get(number)
     if peer is not None:
         peer.seen = state.now
+    if number in state.returning.clients:
+        state.returning.clients[number].stir(state.now)
 
 
 def tidy(state: ClusterState) -> None:

@@ -1,7 +1,7 @@
 """Clients, agents and monitors come and go."""
 
 from scaler.protocol.codes import Role
-from scaler.protocol.messages import AgentsInUse, ClientDeparture, Hello, u32
+from scaler.protocol.messages import AgentsInUse, ClientDeparture, u32
 from scaler.scheduler.core import (
     draining,
     late_rows,
@@ -16,6 +16,7 @@ from scaler.scheduler.core import (
     watching,
     withdrawing,
 )
+from scaler.scheduler.core.events import Joined
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
@@ -27,10 +28,9 @@ from scaler.scheduler.state.cluster_facts import PeerJoined, PeerLeft
 from scaler.scheduler.state.monitor_records import MonitorRecord
 
 
-def join(
-    state: ClusterState, out: Outgoing, number: int, hello: Hello, read_tries: int, agent_timeout: float
-) -> list[Move]:
+def join(state: ClusterState, out: Outgoing, joined: Joined, read_tries: int, agent_timeout: float) -> list[Move]:
     """A client, an agent or a monitor was accepted, and has been given its number."""
+    number, hello, is_resident = joined
     level = "DEBUG" if hello.role == Role.MONITOR else "INFO"  # each question from a command line is one
     out.log(level, f"{hello.role} {number} joined: {hello.name}")
     if state.facts.wanted:
@@ -40,7 +40,7 @@ def join(
         client.root = roots.root_of(hello.session)
         out.sent[number] = 0
         roots.join(state, client.root)
-        returning.join_client(state, out, client, hello, agent_timeout)
+        returning.join_client(state, out, client, hello, agent_timeout, is_resident)
         return []
     if hello.role == Role.MONITOR:
         state.monitors[number] = MonitorRecord(number, hello.name, state.now)
@@ -54,9 +54,9 @@ def join(
     if hello.walltime:
         agent.ends = state.now + hello.walltime / 1000
         state.limited.add(number)
+    returning.join_agent(state, agent, hello)
     placement.add(state, agent)
     draining.join(state, out, agent, hello.leaving)
-    returning.join_agent(state, agent, hello)
     watching.take_agent(state, out, agent)
     moves: list[Move] = []
     for served in store_choice.take_agent(state, out, agent):

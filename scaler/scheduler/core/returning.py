@@ -9,6 +9,7 @@ wait.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
@@ -38,13 +39,20 @@ PATIENCE = 10.0
 BRIEF = 1.0
 #: seconds after which it is looked whether they still listen where they did; and looked again
 LOOK = 1.0
+#: seconds of silence after which a client is given up that has not said all again; it may be writing objects again
+REPEATING = 60.0
 #: what a client is answered at once
 AT_ONCE = frozenset({Heartbeat, StoreRequest, ClientShutdown, DisconnectRequest})
 
 
 # ---- who comes -------------------------------------------------------------------------------------------------------
-def join_client(state: ClusterState, out: Outgoing, client: ClientRecord, hello: Hello, patience: float) -> None:
-    """A client has joined; with the number that it had before it comes back."""
+def join_client(
+    state: ClusterState, out: Outgoing, client: ClientRecord, hello: Hello, patience: float, is_resident: bool
+) -> None:
+    """A client has joined; with the number that it had before it comes back.
+
+    A resident may have to wait for its disk before it says anything.
+    """
     returning, number = state.returning, client.number
     returning.absent.pop(number, None)
     for agent, holding in list(returning.holdings.get(number, {}).items()):
@@ -55,8 +63,9 @@ def join_client(state: ClusterState, out: Outgoing, client: ClientRecord, hello:
     expected = {n for n in hello.agents if n in returning.agents or n not in state.agents}
     named = dict(zip(hello.agents, hello.whereabouts or [""] * len(hello.agents), strict=True))
     returning.clients[number] = ReturningClient(
-        expected, state.now + min(PATIENCE, patience), state.now + BRIEF, named, state.now + LOOK
-    )
+        expected, state.now + min(PATIENCE, patience), state.now + BRIEF, named, state.now + LOOK,
+        math.inf if is_resident else state.now,
+    )  # fmt: skip
 
 
 def join_agent(state: ClusterState, agent: AgentRecord, hello: Hello) -> None:
@@ -66,7 +75,13 @@ def join_agent(state: ClusterState, agent: AgentRecord, hello: Hello) -> None:
     """
     if hello.number == agent.number:
         state.returning.agents.add(agent.number)
-        placement.resize(state, agent, agent.load.workers, is_full=True)
+        agent.load.is_full = True
+
+
+def check_first(state: ClusterState, agent: AgentRecord, message: Message) -> None:
+    """Raise ProtocolError if an agent that came back says anything before it has said what it has."""
+    if agent.number in state.returning.agents and type(message) is not Inventory:
+        raise ProtocolError(f"a {type(message).__name__} before its Inventory")
 
 
 def take_inventory(state: ClusterState, out: Outgoing, agent: AgentRecord, message: Inventory, patience: float) -> None:
@@ -127,6 +142,7 @@ def put_aside(state: ClusterState, client: int, message: Message) -> bool:
     if record is None or type(message) in AT_ONCE:
         return False
     record.messages.append(message)
+    record.stir(state.now)
     record.has_repeated = record.has_repeated or type(message) is ClientReturn
     return True
 
@@ -170,6 +186,14 @@ def take_vanished(state: ClusterState, out: Outgoing, event: Vanished) -> None:
     if waiting:
         address = whereabouts.partition(" ")[0]
         out.log("WARNING", f"agent {number} of the last scheduler has ended: nothing listens at {address} any more")
+
+
+def overdue(state: ClusterState, client_timeout: float) -> Iterator[tuple[int, str]]:
+    """The clients that have said nothing again for too long, and the words for that."""
+    patience = max(REPEATING, client_timeout)
+    for number, client in list(state.returning.clients.items()):
+        if not client.has_repeated and state.now - client.heard > patience:
+            yield number, f"said nothing for {patience:g} s of what it has said to the last scheduler"
 
 
 # ---- who goes --------------------------------------------------------------------------------------------------------

@@ -192,9 +192,8 @@ class SchedulerCore:
             if isinstance(event, Received):
                 self._received(event.number, event.message, event.ack)
             elif isinstance(event, Joined):
-                limits, number = self._limits, event.number
-                moves = peers.join(state, self._out, number, event.hello, limits.retries_on_loss, limits.agent_timeout)
-                self._run(moves)
+                limits = self._limits
+                self._run(peers.join(state, self._out, event, limits.retries_on_loss, limits.agent_timeout))
                 self._hasten_check()  # it may have to be waited for
             elif isinstance(event, Lost):
                 self._lost(event.number, event.reason)
@@ -224,7 +223,7 @@ class SchedulerCore:
                 self._worklist.share_out()
             except IllegalMove as error:
                 self._contain(error)
-        if state.hands_out and not (awaited.clients or awaited.agents or awaited.absent):
+        if state.hands_out:
             for agent, request in balancing.begin_recalls(state):
                 self._out.ask_back(agent.number, request)
         if state.monitors:
@@ -300,6 +299,8 @@ class SchedulerCore:
                 agent.seen = state.now
                 if type(message) is Ack:
                     return
+                if state.returning.agents:
+                    returning.check_first(state, agent, message)
                 if state.returning.clients or state.returning.absent:
                     for_now = mail.put_aside(state, agent, message)
                     if for_now is None:
@@ -486,6 +487,8 @@ class SchedulerCore:
         for number, reason in peer_timeouts.silent(self.state, limits.client_timeout, limits.agent_timeout):
             self._lost(number, reason)
         for number, reason in unread.overdue(self.state, self._out, limits.client_timeout):
+            self._lost(number, reason, is_told=True)
+        for number, reason in returning.overdue(self.state, limits.client_timeout):
             self._lost(number, reason, is_told=True)
 
     def _client_heartbeat(self, client: ClientRecord, message: Heartbeat) -> None:

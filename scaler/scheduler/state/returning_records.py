@@ -26,10 +26,16 @@ class ReturningClient:
     named: dict[int, str] = field(default_factory=dict)
     #: when it is looked whether those that have not come still listen there, seconds
     look: float = math.inf
+    #: when something of what it says again has come last, seconds; infinite: nobody asks how long it takes
+    heard: float = math.inf
     #: what it has said, in order
     messages: list[Message] = field(default_factory=list)
     #: it has said all that it said to the last scheduler
     has_repeated: bool = False
+
+    def stir(self, now: float) -> None:
+        """Something of what it says again has come."""
+        self.heard = max(self.heard, now)
 
 
 class Holding(NamedTuple):
@@ -66,6 +72,10 @@ class ReturningPeers:
 
     def __bool__(self) -> bool:
         return bool(self.clients or self.agents or self.absent)
+
+    def may_have_more(self, agent: int) -> bool:
+        """An agent has something of clients whose work is not together yet, or has not said what it has."""
+        return agent in self.agents or any(agent in held for held in self.holdings.values())
 
     @property
     def next_deadline(self) -> float | None:

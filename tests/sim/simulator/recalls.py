@@ -34,7 +34,9 @@ def check_request(world: World, state: ClusterState, number: int, request: Balan
     idle = (group if slots == 1 else group.wider[slots]).idle
     is_among_others = asked[1] != state.agents[number].capabilities
     require(
-        asked[0] == slots and bool(idle) and (is_among_others or bool(state.limited)),
+        asked[0] == slots
+        and bool(idle)
+        and (is_among_others or bool(state.limited) or state.returning.may_have_more(number)),
         f"agent {number} was asked for rows for {asked}, and nobody needs them",
     )
     for client, batch_id in zip(request.clients, request.batches, strict=True):
