@@ -65,7 +65,8 @@ class Usage:
         before, idle_before = self._ticks
         self._ticks = total, idle
         if before and total > before:
-            self._cpu = 1.0 - (idle - idle_before) / (total - before)
+            busy = 1.0 - (idle - idle_before) / (total - before)
+            self._cpu = min(max(busy, 0.0), 1.0)  # the time that waits for disks may go back
 
 
 def _short(directory: str) -> int:

@@ -32,6 +32,10 @@ MAX_LINES, MAX_LINE = 20, 200
 MAX_NAMED = 10_000
 #: a time-out has fewer seconds
 MOST_SECONDS = 1e9
+#: a moment, and any other time, has fewer seconds: it is in the year 5138
+NEVER = 1e11
+#: bytes a second that are measured are fewer
+MOST_BANDWIDTH = 1e18
 #: a value whose pickle takes this many bytes is stored at a host instead of travelling inside messages
 INLINE_LIMIT = 1 << 17
 #: bytes that a stored value may take, at most; more is no size but a mistake, as is none: its file begins with a header

@@ -200,7 +200,7 @@ struct Heartbeat {
   workers @1 :UInt32;
   queued @2 :UInt32;
   running @3 :UInt32;
-  cpu @4 :Float64;
+  cpu @4 :Float64;          # part of the host's processors that is in use, 0 to 1
   memory @5 :UInt64;
   stored @6 :UInt64;        # bytes of objects
   full @7 :Bool;            # no room for more: give it no new work

@@ -1,9 +1,11 @@
 """Every message survives the wire, and any bytes are a message or one ProtocolError."""
 
 import math
+from copy import deepcopy
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulator.random_messages import U64, strategy_of
@@ -13,8 +15,15 @@ from scaler.protocol import codec
 from scaler.protocol import messages as m
 from scaler.protocol.codec import MESSAGE_CLASSES, decode, encode
 from scaler.protocol.layouts import FEW, layout_of
+from scaler.protocol.messages.cluster_view import ClusterView
+from scaler.protocol.views import decode_view, encode_view
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.views.cluster_view import cluster_view
+from scaler.store.wire import Note
+from scaler.worker_protocol.messages import EndedSpan, FromWorker, PublishedValue, ReturnedSpan
 
 MESSAGES = st.sampled_from(MESSAGE_CLASSES).flatmap(strategy_of)
+VIEW, _ = cluster_view(ClusterState())
 CAREFULLY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -64,6 +73,50 @@ def test_messages_of_which_many_come_are_no_others(message: m.Message) -> None:
 
 def test_every_class_of_messages_is_tried() -> None:
     assert all(not strategy_of(cls).is_empty for cls in MESSAGE_CLASSES)
+
+
+def floats_of(cls: type[Any]) -> list[str]:
+    """The fields of a class that are floats."""
+    kinds = {name: kind for base in cls.__mro__ for name, kind in vars(base).get("__annotations__", {}).items()}
+    return [name for name, kind in kinds.items() if "float" in str(kind)]
+
+
+#: all floats in messages, and in what monitors are shown
+FLOATS = [(cls, name) for cls in MESSAGE_CLASSES for name in floats_of(cls)]
+SHOWN = [(item.name, name) for item in fields(ClusterView) for name in floats_of(type(getattr(VIEW, item.name)))]
+NO_NUMBERS = (math.inf, -math.inf, math.nan, 1e300, -1e300)
+
+
+@pytest.mark.parametrize(("cls", "name"), FLOATS)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_a_float_that_is_no_number_or_too_large_is_refused(
+    cls: type[m.Message], name: str, data: st.DataObject
+) -> None:
+    message = data.draw(strategy_of(cls))
+    for value in NO_NUMBERS:
+        setattr(message, name, value)
+        with pytest.raises(ProtocolError, match=f"a malformed {cls.__name__}"):
+            decode(encode(message))
+
+
+@pytest.mark.parametrize(("part", "name"), SHOWN)
+@pytest.mark.parametrize("value", NO_NUMBERS)
+def test_a_float_that_is_no_number_or_too_large_is_not_shown(part: str, name: str, value: float) -> None:
+    view = deepcopy(VIEW)
+    setattr(getattr(view, part), name, value)
+    with pytest.raises(ProtocolError, match="a malformed view"):
+        decode_view(encode_view(view))
+
+
+def test_no_float_is_left_out() -> None:
+    def all_of(cls: type[m.Part]) -> list[type[m.Part]]:
+        return [cls, *[each for child in cls.__subclasses__() for each in all_of(child)]]
+
+    tried = {cls for cls, _ in FLOATS} | {type(getattr(VIEW, part)) for part, _ in SHOWN}
+    assert {cls for cls in all_of(m.Part) if floats_of(cls)} == tried
+    told = [*get_args(FromWorker), EndedSpan, ReturnedSpan, PublishedValue, Note]
+    assert not [cls for cls in told if floats_of(cls)], "agents don't believe their workers, nor stores others"
 
 
 @CAREFULLY

@@ -1,5 +1,6 @@
 """The scheduler's core and stored objects: who has them, who reads them, and what happens when they are lost."""
 
+import math
 import pickle
 from typing import Any
 
@@ -37,6 +38,7 @@ from scaler.protocol.messages import (
 )
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.core.events import Forget, StartStore
+from scaler.scheduler.core.placement import FASTEST, SLOWEST
 from scaler.scheduler.state.validate import thorough
 from scaler.serialize.record import decode_error
 
@@ -141,6 +143,18 @@ def test_a_row_does_not_wait_longer_for_its_data_than_moving_it_takes(two: Any) 
     assert fake.holds(first) == 0
     fake.say(client, task(20, 1, dependency_counts=u32([1]), dependencies=u64([5])))
     assert fake.holds(first) == 1
+
+
+@pytest.mark.parametrize("told", [math.inf, math.nan, 1e300, 1e17, 5e-324])
+def test_what_an_agent_tells_of_its_network_spoils_nothing_for_good(two: Any, told: float) -> None:
+    fake, first, second, _ = two
+    state = fake.core.state
+    for _ in range(100):
+        fake.say(first, Heartbeat(0.0, 1, bandwidth=told), Heartbeat(0.0, 1, bandwidth=told / 2))
+    assert SLOWEST <= state.bandwidth <= FASTEST
+    for at in range(60):
+        fake.say(second, Heartbeat(0.0, 1, bandwidth=1e9 + at))
+    assert state.bandwidth == pytest.approx(1e9, rel=0.01)
 
 
 def test_an_agent_is_told_where_to_fetch_before_it_has_to() -> None:

@@ -7,11 +7,9 @@ from array import array
 from dataclasses import field, fields
 
 from scaler.common.records import record
+from scaler.protocol.codes import NEVER
 from scaler.protocol.messages.columns import column, u8, u32, u64
 from scaler.protocol.messages.message import Part, require
-
-#: seconds; in the year 5138
-_NEVER = 1e11
 
 
 @record
@@ -53,7 +51,7 @@ class SchedulerView(Part):
         """Raise `Malformed` when the columns contradict each other."""
         require(len(self.sent_types) == len(self.sent_counts), "a count for each type of message sent")
         require(len(self.received_types) == len(self.received_counts), "a count for each type of message received")
-        require(0 <= self.time < _NEVER and 0 <= self.uptime < _NEVER, "times that a calendar has")
+        require(0 <= self.time < NEVER and 0 <= self.uptime < NEVER, "times that a calendar has")
 
 
 @record

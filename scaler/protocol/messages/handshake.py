@@ -3,7 +3,7 @@
 from array import array
 
 from scaler.common.records import record
-from scaler.protocol.codes import MAX_JOB, MAX_NUMBER, MAX_WORKERS, Leaving, Role
+from scaler.protocol.codes import MAX_JOB, MAX_NUMBER, MAX_WORKERS, NEVER, Leaving, Role
 from scaler.protocol.messages.columns import column, u8, u32
 from scaler.protocol.messages.message import Message, require
 
@@ -72,6 +72,9 @@ class Welcome(Message):
     limit: int
     #: as in `HeartbeatEcho`
     roster: int = 0
+
+    def validate(self) -> None:
+        require(0.0 <= self.heartbeat < NEVER and 0.0 <= self.timeout < NEVER, "times that a calendar has")
 
 
 @record

@@ -1,7 +1,7 @@
 """Who is still there and how busy; and goodbyes: of clients, of all that a client has, of the cluster."""
 
 from scaler.common.records import record
-from scaler.protocol.codes import MAX_WORKERS, Leaving, Wish
+from scaler.protocol.codes import MAX_WORKERS, MOST_BANDWIDTH, NEVER, Leaving, Wish
 from scaler.protocol.messages.message import Malformed, Message, require
 
 #: why an agent may be about to go
@@ -16,6 +16,7 @@ class Heartbeat(Message):
     workers: int = 0
     queued: int = 0
     running: int = 0
+    #: part of the host's processors that is in use, 0 to 1
     cpu: float = 0.0
     memory: int = 0
     #: bytes of objects that an agent holds; and whether it has no room for more
@@ -31,6 +32,8 @@ class Heartbeat(Message):
             raise Malformed(f"no reason to leave: {self.leaving}")
         if self.workers > MAX_WORKERS:
             raise Malformed(f"more than {MAX_WORKERS:,} workers in an agent")
+        if not (0.0 <= self.clock < NEVER and 0.0 <= self.cpu <= 1.0 and 0.0 <= self.bandwidth < MOST_BANDWIDTH):
+            raise Malformed("a clock, a use of processors or a bandwidth that none can have")
 
 
 @record
@@ -52,6 +55,10 @@ class HeartbeatEcho(Message):
     workers: int
     #: how many agents both of a pair of schedulers count; 0: this one has no standby
     roster: int = 0
+
+    def validate(self) -> None:
+        if not 0.0 <= self.clock < NEVER:
+            raise Malformed("a clock that shows no time")
 
 
 @record

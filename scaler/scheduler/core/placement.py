@@ -43,6 +43,8 @@ MOST_PASSED, MOST_ASIDE = 64, 256
 #: queues for the same demand that are looked at in a step though agents had no room for all rows of them, at most: for
 #: those that are less urgent they have none either
 MOST_LEFT = 16
+#: bytes a second between hosts, at least and at most: an agent that tells of others is not believed
+SLOWEST, FASTEST = 1e3, 1e12
 #: what moving an object takes besides its bytes, microseconds
 MOVING_US = 1_000.0
 
@@ -112,7 +114,7 @@ def learn_bandwidth(state: ClusterState, agent: AgentRecord, bandwidth: float) -
     """Objects came to an agent from other hosts by so many bytes a second."""
     if bandwidth > 0 and bandwidth != agent.holdings.bandwidth:
         agent.holdings.bandwidth = bandwidth
-        state.bandwidth += 0.3 * (bandwidth - state.bandwidth)
+        state.bandwidth += 0.3 * (min(max(bandwidth, SLOWEST), FASTEST) - state.bandwidth)
 
 
 def sort_agents(state: ClusterState) -> None:

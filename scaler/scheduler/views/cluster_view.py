@@ -46,11 +46,9 @@ def cluster_view(state: ClusterState) -> tuple[ClusterView, bytes]:
     agents = list(state.agents.values())
     reports = [agent.report or NOTHING for agent in agents]
     functions = [function for client in state.clients.values() for function in client.functions.values()]
-    bandwidth = min(max(state.bandwidth, 0.0), 1e18)
     view = ClusterView(
         SchedulerView(
-            monitors=len(state.monitors), bandwidth=int(bandwidth) if bandwidth == bandwidth else 0,
-            awaited=state.returning.words(state.now),
+            monitors=len(state.monitors), bandwidth=int(state.bandwidth), awaited=state.returning.words(state.now),
         ),
         _rows(state, agents, reports, functions),
         _agents(state.now, agents, reports),

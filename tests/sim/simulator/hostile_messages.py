@@ -328,6 +328,7 @@ _BY_NAME: dict[str, Way] = {
     "bodies": lambda drawn: drawn._bodies(),
     "kind": _one_of("tasks", "explain", "story"),
     "state": _one_of("", "waiting", "queued", "agent", "done"),
+    "bandwidth": _one_of(0.0, 1.0, 1e17, 1e-300, 1e10),
 }
 #: by what is in a field's type; the first that is
 _BY_KIND: dict[str, Way] = {
@@ -336,7 +337,7 @@ _BY_KIND: dict[str, Way] = {
     "tuple": lambda drawn: ("any",),
     "str": lambda drawn: "any",
     "bool": lambda drawn: drawn._random.random() < 0.5,
-    "float": _one_of(0.0, 1.0, 1e300, -1.0, float("inf")),
+    "float": _one_of(0.0, 1.0, 0.5, 1e-300, 1e-9),
 }
 _FEW_VALUES, _EDGES = _one_of(0, 1, 3), _one_of(*EDGES_32)
 

@@ -317,10 +317,15 @@ COLUMNS = {
 U64_FIELDS = {"taken", "session", "epoch", "received", "limit", "row", "memory", "stored", "walltime", "done", "asked"}
 
 
+FLOATS = {
+    "clock": SECONDS,
+    "cpu": st.floats(0, 1),
+    "bandwidth": st.floats(0, 1e17),
+    **dict.fromkeys(("heartbeat", "timeout"), SECONDS),
+}
 BY_TYPE = {
     "str": TEXT,
     "bool": st.booleans(),
-    "float": st.floats(allow_nan=False),
     "tuple[str, ...]": st.lists(TEXT, max_size=3).map(tuple),
 }
 
@@ -336,6 +341,8 @@ def plain(cls: type[m.Message]) -> st.SearchStrategy[m.Message]:
             strategies[item.name] = COLUMNS[item.name]
         elif str(item.type).startswith("tuple"):
             strategies[item.name] = BY_TYPE["tuple[str, ...]"]
+        elif kind == "float":
+            strategies[item.name] = FLOATS[item.name]
         elif kind == "Spans":
             strategies[item.name] = spans()
         elif kind == "Objects":
