@@ -9,6 +9,7 @@ from scaler.agent.core import events as ae
 from scaler.agent.state import unsettled as module
 from scaler.agent.state.unsettled import UnsettledResults
 from scaler.protocol.messages import (
+    CANCELLED,
     ERROR,
     KEEP,
     LOST,
@@ -107,6 +108,11 @@ def test_rows_that_may_run_again_are_not_said_to_have_ended_though_of_their_batc
 def test_rows_that_came_again_or_may_run_again_are_not_said_to_have_ended() -> None:
     made = said(result(10, 0, 4, VALUES_EACH), result(20, 0, 1, LOST), result(30, 0, 1, ERROR), retries=30)
     assert rows_of(made.say_again({(CLIENT, 10): {1, 2}}, ())) == [(10, 0, 1), (10, 3, 4)]
+
+
+def test_a_row_that_was_cancelled_is_not_said_to_have_ended_as_only_its_client_knows_who_wanted_that() -> None:
+    """The last scheduler may have, as the row was at two agents: the next one ended it for its client with that."""
+    assert said(result(10, 0, 1, CANCELLED)).say_again({}, ()) == []
 
 
 def test_batches_of_which_another_scheduler_is_told_nothing_are_forgotten() -> None:

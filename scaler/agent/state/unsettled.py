@@ -11,7 +11,7 @@ from dataclasses import field
 from scaler.common.records import entity
 from scaler.common.spans import runs_of
 from scaler.errors import ProtocolError
-from scaler.protocol.messages import ERROR, KEEP, LOST, STORED, Task, TaskResult
+from scaler.protocol.messages import CANCELLED, ERROR, KEEP, LOST, STORED, Task, TaskResult
 from scaler.protocol.results import FULL, ResultBuilder, SpanResult, cut, spans_of
 from scaler.store.layout import Key
 
@@ -113,7 +113,8 @@ class UnsettledResults:
 
         Not what became of rows that came again since and are `held` here to be run, nor of those whose values are lost
         (`stored` are there), and neither losses nor errors after which a row may run again: all those rows run as if
-        nothing had been said.
+        nothing had been said. Nor what was cancelled: the client says again what it has cancelled, and what another
+        scheduler had ended here, as another agent had it, too, nobody has.
         """
         lost = {key for key in self._lost if key not in stored}
         spans: dict[int, list[SpanResult]] = {}
@@ -147,7 +148,7 @@ class UnsettledResults:
         self._retried = {key for key in self._retried if key in told}
 
     def _still_true(self, client: int, span: SpanResult, held: set[int] | None, lost: set[Key]) -> Iterable[SpanResult]:
-        if span.outcome == LOST or (span.outcome == ERROR and (client, span.batch) in self._retried):
+        if span.outcome in (LOST, CANCELLED) or (span.outcome == ERROR and (client, span.batch) in self._retried):
             return ()
         if lost and span.outcome == STORED:
             gone = {row for row in range(span.lo, span.hi) if (client, span.batch + row) in lost}
