@@ -4,7 +4,8 @@ The working directory, the umask, handlers and mask of signals, timers, the stan
 calls may go (`sys.setrecursionlimit`), what traces and profiles, a collector of garbage that is off, and an
 `__import__` that can't be called. Not what would take longer than a short task, or can't be told from what a library
 means to last: `sys.path`, modules and what is in them, the decimal context, the time zone of the C library, states of
-random numbers, the niceness and the processors of the process. For limits of resources see `fitness.py`.
+random numbers, the niceness and the processors of the process. For limits of resources, and what descriptors 0, 1 and 2
+are, see `fitness.py`.
 
 It is done behind each lone task, before the next one may begin. What takes longest to compare, handlers, timers and
 the environment, is compared only if something of it was set: the functions by which Python sets them are wrapped to say
@@ -48,6 +49,7 @@ class Leftovers:
             (signal, "alarm", self._note_timers),
             (os, "putenv", self._note_environ),
             (os, "unsetenv", self._note_environ),
+            (os, "dup2", fitness.look_soon),
         ):
             told = _telling(getattr(module, name), note)
             for each in (module, sys.modules[told.__module__]):

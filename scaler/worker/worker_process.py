@@ -236,6 +236,7 @@ def _leave(runner: RowRunner, outputs: list[OutputStream], task: socket.socket, 
     """Stop being a worker: this is a process that a task has just forked."""
     context.uninstall()
     runner.abandon()
+    fitness.leave()
     for output in outputs:
         output.detach_from_agent()
     task.close()

@@ -13,8 +13,8 @@ import pytest
 from scaler.worker import fitness
 from scaler.worker.fitness import Fitness
 
-#: in a process of its own, as its limits are changed
-PROGRAM = """
+#: in processes of their own, as their limits and descriptors are changed
+LIMITS = """
 import itertools, resource
 from scaler.worker import fitness, leftovers
 
@@ -49,14 +49,69 @@ except OSError:
     fit.attend(True)
     fit.attend(True)
     assert len(told) == 1, told
-print("right")
+"""
+
+DESCRIPTORS = """
+import os
+from scaler.worker import fitness, leftovers
+
+told, asked = [], []
+os.fstat = lambda number, fstat=os.fstat: asked.append(number) or fstat(number)
+leftovers.watch()
+fit = fitness.watch(told.append)
+fit._clock = lambda: fitness.EVERY_NS
+fit.attend(False)
+
+def see():
+    return [os.fstat(number)[:3] + (os.get_inheritable(number),) for number in range(3)]
+
+before = see()
+asked.clear()
+fit.attend(False)
+assert not asked, "they were compared, though they were a moment ago, and nothing has happened since"
+
+def open_another():
+    os.close(1)
+    assert os.open("/", os.O_RDONLY) == 1
+
+for spoil in (
+    lambda: os.close(0),
+    lambda: os.closerange(1, 3),
+    lambda: os.set_inheritable(2, False),
+    open_another,
+    lambda: os.dup2(os.open("/", os.O_RDONLY), 1),
+):
+    spoil()
+    fit.attend(False)
+    assert see() == before
+    os.close(1)
+    assert fitness.is_doubtful(ValueError()) and not fitness.is_doubtful(ValueError())
+    assert see() == before
+
+os.dup2(1, 2)
+leftovers.keep()
+fit.attend(False)
+assert os.path.sameopenfile(1, 2), "what was meant to last was put back"
+held = len(os.listdir("/dev/fd"))
+leftovers.keep()
+assert len(os.listdir("/dev/fd")) == held, "copies of what they were are still open"
+
+assert not told
+copy = fit._standard._kept[1][1]
+os.close(1)
+os.dup2(os.open("/", os.O_RDONLY), copy)
+fit.attend(False)
+assert told == ["has lost descriptor 1, which can't be put back"], told
+fitness.leave()
+assert len(os.listdir("/dev/fd")) == held - 2, "copies are open, or what a task has opened in the place of one is not"
 """
 
 
-def test_limits_that_were_taken_down_are_put_back_and_what_cannot_be_is_told_once() -> None:
+@pytest.mark.parametrize("program", [LIMITS, DESCRIPTORS])
+def test_what_was_taken_away_is_put_back_and_what_cannot_be_is_told_once(program: str) -> None:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environ, timeout=60)
-    assert ran.stdout == "right\n", ran.stderr
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ, timeout=60)
+    assert ran.returncode == 0, ran.stderr + ran.stdout
 
 
 @pytest.fixture
