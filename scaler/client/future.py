@@ -35,7 +35,7 @@ from scaler.common.renewed_lock import RenewedLock
 from scaler.errors import ObjectLost
 from scaler.graph import RemoteValue
 from scaler.serialize.payload import SCALARS
-from scaler.serialize.record import add_note
+from scaler.serialize.record import note_unpickling
 
 #: nothing that comes afterwards changes these
 _ENDED = frozenset({CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED})
@@ -387,14 +387,14 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         self._is_given = type(value) not in SCALARS
         self.fulfil(value)
 
-    def fulfil_from(self, body: Any, load: Callable[[Any], Any]) -> None:
-        """The task returned what `load` makes of this. Fails with what that raises."""
+    def fulfil_from(self, body: Any, load: Callable[[Any], Any], name: str) -> None:
+        """The task of this name returned what `load` makes of this. Fails with what that raises."""
         try:
             self._result = load(body)  # by no name here, which would keep it
             if type(self._result) not in SCALARS:
                 self._body = bytes(body)
         except BaseException as error:  # the user's classes may do anything while they are unpickled
-            add_note(error, "(raised on the client, while a task's result was unpickled)")
+            note_unpickling(error, name)
             self.fail(error)
             return
         self._finish()

@@ -125,6 +125,11 @@ def add_note(error: BaseException, note: str) -> None:
         error.add_note(note)
 
 
+def note_unpickling(error: BaseException, name: str) -> None:
+    """Add a note to what was raised here, while the result of the task of this name was unpickled."""
+    add_note(error, f"(raised on the client, while the result of task {name} was unpickled)")
+
+
 def _message(error: BaseException) -> str:
     try:
         return cut(str(error))

@@ -181,6 +181,20 @@ def test_a_result_that_raises_while_it_is_unpickled_fails_its_task_alone(client)
     assert client.submit(double, 2).result(20) == 4
 
 
+def make_explosive(size):
+    """A result of so many bytes and more."""
+    return b"x" * size, Explosive()
+
+
+@pytest.mark.parametrize("size", [1, 4 << 20])
+def test_a_result_that_raises_while_it_is_unpickled_says_of_which_task_it_is(client, size):
+    note = f"(raised on the client, while the result of task {__name__}.make_explosive was unpickled)"
+    for call in (lambda: client.submit(make_explosive, size).result(20), lambda: client.map(make_explosive, [size])):
+        with pytest.raises(ArithmeticError) as caught:
+            call()
+        assert note in caught.value.__notes__
+
+
 def test_an_exception_that_cannot_be_pickled_comes_as_text(client):
     def fail():
         class Local(Exception):

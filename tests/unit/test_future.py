@@ -54,7 +54,7 @@ def test_every_thread_that_waits_is_woken_however_fast_the_others_go() -> None:
     "end",
     [
         lambda future: future.fulfil(1),
-        lambda future: future.fulfil_from(b"1", lambda _: [1]),
+        lambda future: future.fulfil_from(b"1", lambda _: [1], "f"),
         lambda future: future.fulfil_stored(Mock()),
         lambda future: future.fail(ValueError()),
         lambda future: future.mark_cancelled("with others"),
@@ -142,7 +142,7 @@ def test_the_handler_of_a_signal_may_look_at_a_future_that_is_looked_at(monkeypa
     [
         lambda future: fulfil_all([future], [1]),
         lambda future: future.fulfil(1),
-        lambda future: future.fulfil_from(b"[]", json.loads),
+        lambda future: future.fulfil_from(b"[]", json.loads, "f"),
         lambda future: future.fulfil_stored(Mock()),
         lambda future: future.fail(ValueError(2)),
         lambda future: future.mark_cancelled(),
@@ -210,7 +210,7 @@ def test_a_value_that_fails_as_it_is_unpickled_ends_its_future_whatever_it_raise
         raise Frozen
 
     future = Future(Mock())
-    future.fulfil_from(b"", load)
+    future.fulfil_from(b"", load, "f")
     assert isinstance(future.exception(0), Frozen)
 
 
@@ -376,7 +376,7 @@ def _fulfil_one_of(future: Future) -> None:
     [
         lambda future: future.fulfil(1),
         _fulfil_one_of,
-        lambda future: future.fulfil_from(b"", lambda _: 1),
+        lambda future: future.fulfil_from(b"", lambda _: 1, "f"),
         lambda future: future.fulfil_stored(Mock()),
         lambda future: future.fail(ValueError()),
         lambda future: future.mark_cancelled(),

@@ -49,7 +49,7 @@ class ResultDelivery:
             for future, body in zip(tokens, values_of(span), strict=True):
                 if is_profiled:
                     future.profile(span.duration, span.peak, span.processor_time)
-                future.fulfil_from(body, load)
+                future.fulfil_from(body, load, task.name)
 
     def _fulfil_from_list(self, futures: Sequence[Any], span: SpanResult) -> None:
         try:

@@ -21,7 +21,7 @@ from scaler.client.values.stores import Stores
 from scaler.client.values.value_codec import ValueCodec
 from scaler.common.callback_thread import CallbackThread
 from scaler.errors import ScalerError
-from scaler.serialize.record import add_note
+from scaler.serialize.record import note_unpickling
 from scaler.store.layout import StoredObject
 
 #: seconds for which results are waited for that nobody is left to make again
@@ -74,7 +74,7 @@ class StoredResult:
         try:
             return self._results.unpack(found)
         except Exception as error:
-            add_note(error, "(raised on the client, while a task's result was unpickled)")
+            note_unpickling(error, self.name)
             raise
 
     def defer(self, callback: Callable[[], object]) -> None:

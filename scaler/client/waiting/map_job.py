@@ -20,7 +20,7 @@ from scaler.common.item_note import note_item
 from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_LIST, Task
 from scaler.protocol.results import SpanResult, stored_sizes, values_of
 from scaler.serialize import payload as pickling
-from scaler.serialize.record import decode_error
+from scaler.serialize.record import decode_error, note_unpickling
 
 
 class MapBlock:
@@ -117,6 +117,7 @@ class MapJob:
                     try:
                         self._values[row] = load(body)
                     except BaseException as error:  # the user's classes may do anything while they are unpickled
+                        note_unpickling(error, name)
                         self._errors[row] = error
         except BaseException as error:
             self._errors[lo] = error
