@@ -57,8 +57,9 @@ class Give(NamedTuple):
     agent: AgentRecord
 
 
-#: finds an agent of a group for the next rows of a queue, None if it sees none, and says how many rows it may get
-Way = Callable[[SpanQueue[Batch], AgentGroup], tuple[AgentRecord | None, int]]
+#: finds an agent of a group for the next rows of a queue, None if it sees none, and says how many rows it may get; as
+#: many agents of groups that come later idle, too
+Way = Callable[[SpanQueue[Batch], AgentGroup, int], tuple[AgentRecord | None, int]]
 
 
 def window(workers: int, each_us: float | None) -> int:
@@ -261,10 +262,12 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         while True:
             passed: list[AgentRecord] = []
             before, roomy = queue.rows, _those_in(state.standing.roomy, demand, groups)
-            for choose_next in ways if len(roomy) == 1 else (_next_needy, *ways):
+            for choose_next in ways:
+                later = sum(len(group.idle) for group in roomy) if len(roomy) > 1 else 0
                 for group in groups if choose_next is _next_urgent else roomy:
                     if queue.rows:
-                        yield from _fill(state, queue, group, choose_next, passed)
+                        later = max(0, later - len(group.idle))
+                        yield from _fill(state, queue, group, later, choose_next, passed)
             for agent in passed:
                 state.groups[agent.capabilities].sort(agent)
             if not queue.rows:
@@ -290,14 +293,19 @@ def share_out(state: ClusterState) -> Iterator[Give]:
 
 
 def _fill(
-    state: ClusterState, queue: SpanQueue[Batch], group: AgentGroup, choose_next: Way, passed: list[AgentRecord]
+    state: ClusterState,
+    queue: SpanQueue[Batch],
+    group: AgentGroup,
+    later: int,
+    choose_next: Way,
+    passed: list[AgentRecord],
 ) -> Iterator[Give]:
     """Rows of a queue for agents of a group, as long as a way to choose one finds any.
 
     Those that have no time for its next rows are taken out of the group's sets and noted as `passed`.
     """
     while queue.rows:
-        agent, rows = choose_next(queue, group)
+        agent, rows = choose_next(queue, group, later)
         if agent is None:
             return
         members = state.groups[agent.capabilities]
@@ -361,27 +369,22 @@ def _somebody_stays(state: ClusterState, demand: Demand) -> bool:
     return False
 
 
-def _next_needy(queue: SpanQueue[Batch], group: AgentGroup) -> tuple[AgentRecord | None, int]:
-    """The next agent that has workers without a row, and how many those are: none waits while others idle elsewhere."""
-    if not group.idle:
-        return None, 0
-    agent = next(iter(group.idle))
-    return agent, (agent.load.workers - agent.load.outstanding) // group.slots
+def _next_idle(queue: SpanQueue[Batch], group: AgentGroup, later: int) -> tuple[AgentRecord | None, int]:
+    """The next agent that has workers without a row, and how many rows it gets; None if there is none.
 
-
-def _next_idle(queue: SpanQueue[Batch], group: AgentGroup) -> tuple[AgentRecord | None, int]:
-    """The next agent that has workers without a row, and how many rows it gets; None if there is none."""
+    Those that idle share the rows, whatever their capabilities.
+    """
     idle = group.idle
     if not idle:
         return None, 0
     agent = next(iter(idle))
     load, slots = agent.load, group.slots
-    share = -(-queue.rows // len(idle))
+    share = -(-queue.rows // (len(idle) + later))
     need = (load.workers - load.outstanding) // slots
     return agent, share if share < need else max(need, min(share, (load.window - load.outstanding) // slots))
 
 
-def _next_open(queue: SpanQueue[Batch], group: AgentGroup) -> tuple[AgentRecord | None, int]:
+def _next_open(queue: SpanQueue[Batch], group: AgentGroup, later: int) -> tuple[AgentRecord | None, int]:
     """The next agent that gets rows in advance, and how many; None if none has room in its window."""
     each = queue.head.function.duration_us
     members = group.shallow if each is None else group.open
@@ -398,7 +401,7 @@ def _next_open(queue: SpanQueue[Batch], group: AgentGroup) -> tuple[AgentRecord 
     return agent, min(credit, max(workers, share))
 
 
-def _next_urgent(queue: SpanQueue[Batch], group: AgentGroup) -> tuple[AgentRecord | None, int]:
+def _next_urgent(queue: SpanQueue[Batch], group: AgentGroup, later: int) -> tuple[AgentRecord | None, int]:
     """The next agent that has fewer than two rows a worker as urgent as these, and how many it gets; None if unseen.
 
     The others that were looked at have their turn last in the next step.
