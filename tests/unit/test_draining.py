@@ -313,6 +313,21 @@ def test_a_draining_agent_whose_task_waits_is_given_what_nobody_else_can_run() -
     assert not validate(state)
 
 
+def test_it_is_given_no_more_once_it_gives_that_back_before_it_says_that_its_task_has_ended() -> None:
+    """The same row went to and fro, as fast as messages go, until the next heartbeat."""
+    fake = Cluster()
+    one, client, inner = fake.agent(1, ("gpu",)), fake.client(), fake.client()
+    fake.say(client, task(10, 1, capabilities=("gpu",)))
+    fake.drain(one)
+    fake.beat(one, Leaving.TOLD, workers=2)
+    fake.say(inner, task(50, 1, capabilities=("gpu",)))
+    assert fake.holds(one) == 2
+    fake.say(one, spans(BalanceResponse, inner, (50, 0, 1)))
+    assert fake.holds(one) == 1
+    fake.beat(one, Leaving.TOLD, workers=2)
+    assert fake.holds(one) == 2
+
+
 def test_an_agent_that_comes_from_another_scheduler_and_was_about_to_go_still_is() -> None:
     fake, (one,), _ = cluster_of(1)
     at = fake.come_back("agent", 100, leaving=int(Leaving.TOLD))

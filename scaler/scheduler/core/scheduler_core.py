@@ -612,7 +612,10 @@ class SchedulerCore:
         before = agent.load.outstanding
         for _, batch, lo, hi in withdrawing.spans_at(self.state, agent, message):
             self._run(retrying.give_back(batch, lo, hi, Cause.GIVEN_BACK))
-        balancing.end_recall(agent, agent.load.outstanding < before)
+        load = agent.load
+        balancing.end_recall(agent, load.outstanding < before)
+        if load.is_leaving and load.workers > load.slots:  # the task that it gets rows for does not wait any more
+            placement.resize(self.state, agent, load.slots, load.is_full)  # until it says otherwise
         self._answer_withdrawals(agent, message.clients)
 
     def _answer_withdrawals(self, agent: AgentRecord, clients: Iterable[int]) -> None:
