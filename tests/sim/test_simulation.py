@@ -53,6 +53,7 @@ def test_every_row_ends_once_and_rightly_in_many_runs(mix: str, part: int) -> No
 
 #: seeds that found something, and what that was
 FOUND = {
+    "a worker idles, as there is no room for what is for it: others are not for it": ("pair and faults", 28610297),
     "rows for an idle agent go to it alone, one each time, and the others where they were": ("everything", 30010085),
     "the standby's connection changes under a stream": ("copied journal", 8),
     "a whole copy is made of a journal in which nothing is left": ("copied journal", 17),

@@ -26,7 +26,7 @@ def attend(state: HostState, out: Outgoing) -> None:
     crowded: list[WorkerRecord] = []
     for worker in pool.records.values():
         if worker.state is IDLE:
-            idle += worker.may_be_fed
+            idle += worker.may_be_fed and worker.slot not in ready.local  # else what is for it has no room yet
         elif worker.state is BUSY and worker.kill_reason is None:
             first = worker.first
             timeout = first.origin.task.timeout
