@@ -113,8 +113,11 @@ def test_no_float_is_left_out() -> None:
     def all_of(cls: type[m.Part]) -> list[type[m.Part]]:
         return [cls, *[each for child in cls.__subclasses__() for each in all_of(child)]]
 
-    tried = {cls for cls, _ in FLOATS} | {type(getattr(VIEW, part)) for part, _ in SHOWN}
-    assert {cls for cls in all_of(m.Part) if floats_of(cls)} == tried
+    def name(cls: type[Any]) -> str:  # another test may have loaded the module again
+        return f"{cls.__module__}.{cls.__qualname__}"
+
+    tried = {name(cls) for cls, _ in FLOATS} | {name(type(getattr(VIEW, part))) for part, _ in SHOWN}
+    assert {name(cls) for cls in all_of(m.Part) if floats_of(cls)} == tried
     told = [*get_args(FromWorker), EndedSpan, ReturnedSpan, PublishedValue, Note]
     assert not [cls for cls in told if floats_of(cls)], "agents don't believe their workers, nor stores others"
 
