@@ -167,9 +167,9 @@ class SpanQueue(Generic[B]):
     def _of(self, client: int) -> _Line[B]:
         line = self._clients.get(client)
         if line is None:
-            used = self._used(self._turns[0]) if self._turns else 0.0
-            line = self._clients[client] = _Line(used)
-            self._turns.insert(bisect_right(self._turns, used, key=self._used), client)
+            turns = self._turns
+            line = self._clients[client] = _Line(self._used(turns[0]) if turns else 0.0)
+            turns.insert(bisect_right(turns, line.used, key=self._used) if turns else 0, client)
         return line
 
     def _used(self, client: int) -> float:
