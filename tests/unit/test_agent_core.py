@@ -279,7 +279,8 @@ def recalls_of_one_row(fake: FakeAgent, seconds: float) -> int:
     return recalls
 
 
-def test_a_worker_that_is_about_to_end_is_none_for_which_rows_are_taken_back() -> None:
+def beside_one_that_is_about_to_end() -> FakeAgent:
+    """Two workers of two rows each: the first has run its last one, the second has one in hand behind a long one."""
     fake = FakeAgent(2, tasks=2)
     fake.core.state.workers.records[1].blocked = True
     learnt(fake, us=50_000)
@@ -287,18 +288,18 @@ def test_a_worker_that_is_about_to_end_is_none_for_which_rows_are_taken_back() -
     fake.give(10, 0, 3)
     assert (fake.running(0), fake.running(1)) == ([(10, 0, 1)], [(10, 1, 2), (10, 2, 3)])
     fake.finish(0)
+    return fake
+
+
+def test_a_worker_that_is_about_to_end_is_none_for_which_rows_are_taken_back() -> None:
+    fake = beside_one_that_is_about_to_end()
     assert fake.core.state.workers.records[0].kill_reason is not None
     assert recalls_of_one_row(fake, 0.045) == 0
     assert fake.running(1) == [(10, 1, 2), (10, 2, 3)]
 
 
 def test_the_scheduler_is_given_what_a_worker_that_is_about_to_end_would_have_run() -> None:
-    fake = FakeAgent(2, tasks=2)
-    fake.core.state.workers.records[1].blocked = True
-    learnt(fake, us=50_000)
-    fake.core.state.workers.records[1].blocked = False
-    fake.give(10, 0, 3)
-    fake.finish(0)
+    fake = beside_one_that_is_about_to_end()
     fake.tell(BalanceRequest(1))
     fake.give_back(1, recall(fake))
     assert list(fake.heard(BalanceResponse)[0]) == [(C, 10, 2, 3)]
