@@ -213,8 +213,8 @@ class WorkerRecord:
 
     @property
     def may_be_fed(self) -> bool:
-        """It takes rows now; one that is idle and may not be is about to end, and of use to nobody."""
-        return self.takes_rows and not self.recalling
+        """Nothing is in the way of rows for it, if it is idle or busy. One that idles and may not is about to end."""
+        return self.kill_reason is None and not (self.blocked or self.recalling or self.is_worn)
 
     @property
     def first(self) -> Dispatch:
