@@ -26,6 +26,11 @@ class Owned(Protocol):
         """The batch's, by which its client knows it."""
         ...
 
+    @property
+    def slots(self) -> int:
+        """How many workers each of its rows takes while it runs."""
+        ...
+
 
 B = TypeVar("B", bound=Owned)
 _LO = attrgetter("lo")
@@ -215,7 +220,7 @@ class SpanQueue(Generic[B]):
     def take(self, rows: int, us: float | None = None) -> tuple[B, int, int]:
         """Take at most `rows` rows of one batch, from the client whose turn it is. Raises IndexError when empty.
 
-        Each of them takes `us` microseconds, as far as known, times its slots.
+        Each of them takes `us` microseconds of each of its slots; None: nothing is known of that.
         """
         turns = self._turns
         client = turns[0]
@@ -231,7 +236,7 @@ class SpanQueue(Generic[B]):
             self._clients.pop(client).let_go()
             del turns[0]
         elif len(turns) > 1:
-            line.used += (hi - lo) * (UNKNOWN_US if us is None else min(us, MOST_US))
+            line.used += (hi - lo) * (UNKNOWN_US if us is None else min(us * batch.slots, MOST_US))
             del turns[0]
             turns.insert(bisect_right(turns, line.used, key=self._used), client)
         return batch, lo, hi

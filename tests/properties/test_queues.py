@@ -23,6 +23,7 @@ class Batch:
     capabilities: tuple[str, ...] = ()
     #: rows made so far
     rows: int = 0
+    slots: int = 1
 
     @property
     def queue_class(self) -> tuple[int, tuple[tuple[str, ...], int]]:

@@ -267,13 +267,18 @@ def test_an_agent_that_had_nothing_to_give_back_is_not_asked_again_until_it_gets
     assert len(fake.heard(busy, BalanceRequest)) == 1, "it has been given rows since"
 
 
+def both_learnt(*workers: int, us: int) -> tuple[FakeScheduler, list[int], int]:
+    """Agents that have run rows of a client, which took so long."""
+    fake = FakeScheduler(*workers)
+    client = fake.client()
+    for agent in fake.agents:
+        learnt(fake, agent, client, us=us)
+    return fake, fake.agents, client
+
+
 def test_an_agent_is_asked_for_rows_when_it_has_been_given_them() -> None:
     """It said that it has none, as the request came first, and was not asked again while the other one idled."""
-    fake = FakeScheduler(1, 8)
-    small, large = fake.agents
-    client = fake.client()
-    for agent in (small, large):
-        learnt(fake, agent, client, us=10_000)
+    fake, (small, large), client = both_learnt(1, 8, us=10_000)
     fake.say(client, task(10, 4))
     assert (fake.holds(small), fake.holds(large)) == (2, 2)
     sent = [type(effect.message) for effect in fake.effects if isinstance(effect, ev.Send) and effect.number == small]
@@ -289,11 +294,7 @@ def test_rows_wait_at_no_agent_while_one_of_other_capabilities_idles() -> None:
 
 
 def test_rows_behind_one_that_takes_long_are_asked_for_whatever_the_last_ones_took() -> None:
-    fake = FakeScheduler(1, 1)
-    one, other = fake.agents
-    client = fake.client()
-    for agent in (one, other):
-        learnt(fake, agent, client, us=1)
+    fake, (one, other), client = both_learnt(1, 1, us=1)
     fake.say(client, task(10, 4, name="of which nothing is known"))
     assert (fake.holds(one), fake.holds(other)) == (2, 2)
     fake.now += 0.2

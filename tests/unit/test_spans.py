@@ -14,6 +14,7 @@ class Batch:
 
     client: int
     id: int
+    slots: int = 1
 
 
 A, B, OTHER = Batch(1, 10), Batch(1, 20), Batch(2, 10)

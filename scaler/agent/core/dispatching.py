@@ -60,8 +60,7 @@ def feed(state: HostState, out: Outgoing) -> None:
                     return
     if idle and ready.general.rows:  # that were to be for one worker
         _feed_idle(state, out, fed)
-    if ready.general.rows or ready.local:
-        in_hand.make_way(state, out, fed)
+    in_hand.make_way(state, out, fed)
 
 
 def _feed_idle(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
@@ -91,7 +90,7 @@ def _feed_by_slots(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> 
                 free -= pool.slots_of(worker)
             else:
                 idle += 1
-    if ready.local and min(idle, free) > state.waiting.stolen:
+    if ready.local:
         stealing.steal(state, out, min(idle, free) - state.waiting.stolen)
     for worker in fed if free >= 0 else ():
         if worker.state is BUSY and state.now < worker.due and worker.slots == 1 and not worker.gives_back:
@@ -101,8 +100,7 @@ def _feed_by_slots(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> 
     for worker in fed if idle and free > 0 else ():  # rows that were to be for one worker are for any now
         if worker.state is IDLE and _dispatch(state, out, worker, len(fed), free=free):
             free -= pool.slots_of(worker)
-    if ready.general.rows or ready.local or ready.wide.rows:
-        in_hand.make_way(state, out, fed)
+    in_hand.make_way(state, out, fed)
 
 
 def _dispatch(
@@ -147,7 +145,7 @@ def _dispatch(
                 break
         if state.limits.tasks:
             rows = min(rows, state.limits.tasks - worker.ended - worker.rows)
-        origin, lo, hi = queue.take(rows, each if each is None else each * head.slots)
+        origin, lo, hi = queue.take(rows, each)
         if whose is not None:
             ready.settle(whose)
         end, is_alone = hi, False

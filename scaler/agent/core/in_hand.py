@@ -70,6 +70,8 @@ def make_way(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
     What takes no longer than a dispatch stays: it is done as soon as it would be back.
     """
     ready = state.ready
+    if not (ready.general.rows or ready.local or ready.wide.rows):
+        return
     for_any = max((queue.priority for queue in (ready.general, ready.wide) if queue.rows), default=-inf)
     for worker in fed:
         if worker.state is not BUSY or worker.recalling:

@@ -58,15 +58,16 @@ def _begin(state: ClusterState, group: AgentGroup, asks: Requests) -> None:
     wanted, slots, purpose = _idle_in(state, group), group.slots, group.purpose
     if wanted <= 0:
         return
-    helped = _who_stays_longest(group)
     for agent in list(islice(group.surplus, wanted + SPARE_LOOKS)):
         load = agent.load
         batches: list[Batch] = []
         may_ask = not load.recalling and purpose not in load.exhausted and _is_worth_it(load, state.now)
-        if may_ask and (helped.ends < math.inf or state.returning.may_have_more(agent.number)):
-            # what nobody has time for, or may have, would be placed where it was
-            batches = _in_time_for(state, helped, _batches_for(agent, group))
-            may_ask = bool(batches)
+        if may_ask:
+            helped = _who_stays_longest(group)
+            if helped.ends < math.inf or state.returning.may_have_more(agent.number):
+                # what nobody has time for, or may have, would be placed where it was
+                batches = _in_time_for(state, helped, _batches_for(agent, group))
+                may_ask = bool(batches)
         if not may_ask:
             group.surplus[agent] = group.surplus.pop(agent)  # others have their turn next time
             continue

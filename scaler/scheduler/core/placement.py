@@ -263,7 +263,8 @@ def share_out(state: ClusterState) -> Iterator[Give]:
             passed: list[AgentRecord] = []
             before, roomy = queue.rows, _those_in(state.standing.roomy, demand, groups)
             for choose_next in ways:
-                later = sum(len(group.idle) for group in roomy) if len(roomy) > 1 else 0
+                counts = choose_next is _next_idle and len(roomy) > 1
+                later = sum(len(group.idle) for group in roomy) if counts else 0
                 for group in groups if choose_next is _next_urgent else roomy:
                     if queue.rows:
                         later = max(0, later - len(group.idle))

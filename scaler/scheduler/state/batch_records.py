@@ -150,12 +150,6 @@ class Batch:
     #: None while no value of its rows was stored
     lineage: Lineage | None = None
 
-    @property
-    def slot_us(self) -> float | None:
-        """What a row takes of its agent, microseconds times slots; None if nothing is known of its function."""
-        each = self.function.duration_us
-        return None if each is None else each * self.slots
-
     def reserves(self, value: int) -> bool:
         """That its rows need this value is counted beforehand, in the `uses` of their graph."""
         return self.keeps and value >= self.task.graph

@@ -144,7 +144,7 @@ def take_up(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRec
 
 def place_queued(state: ClusterState, ready: SpanQueue[Batch], rows: int, agent: AgentRecord) -> tuple[Batch, int, int]:
     """The next rows of a queue, at most so many and of one batch, are given to an agent. IndexError if it is empty."""
-    batch, lo, hi = ready.take(rows, ready.head.slot_us)
+    batch, lo, hi = ready.take(rows, ready.head.function.duration_us)
     column, after, facts = batch.place, AGENT + agent.number, state.facts
     if column[lo] != QUEUED or (hi - lo > 1 and not batch.are_in(lo, hi, QUEUED)):
         raise _illegal(batch, lo, hi, _AT_AGENT, Cause.PLACED)
