@@ -164,7 +164,7 @@ def connect(
 def _connected(address: Address, security: Security, name: str, timeout: float | None, patience: float) -> _Wire:
     standard_descriptors.occupy()
     wakeup, liveness = Wakeup(), Liveness()
-    line, poller = Line(name, len(address.others)), ConnectionPoller(wakeup)
+    line, poller = Line(name, len(address.others), context.store()), ConnectionPoller(wakeup)
     driver = SessionDriver(line, wakeup, liveness)
     connector = Connector(address, security, patience, line, driver, poller)
     try:

@@ -82,7 +82,7 @@ struct Hello {
   received @9 :UInt64;      # highest seq received in this session
   workers @10 :UInt32;      # agents only
   capabilities @11 :List(Text);
-  store @12 :Text;          # agents: directory of the store
+  store @12 :Text;          # agents: directory of the store; clients in workers: of that of their agent
   token @13 :Text;          # agents: what the file `token` in it holds; who reads the same is on the same host
   data @14 :Text;           # agents: address where objects are fetched
   encodings @15 :Data;      # u8: how payloads are encoded that it makes and reads; none: it never looks into one

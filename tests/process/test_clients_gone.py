@@ -1,11 +1,14 @@
 """Clients that vanish or fall silent: the scheduler forgets what was theirs, and nobody else notices."""
 
+import re
 import signal
 import threading
 import time
 
 import pytest
 from support import until, within
+
+import scaler
 
 EMPTY = r"holds 1 clients, 1 agents, 0 rows, 0 queued, 0 at agents, 0 objects"
 
@@ -167,6 +170,26 @@ def test_they_end_as_well_if_it_is_killed_while_no_scheduler_is_there(daemons, s
     daemons.start_scheduler("--heartbeat-interval", "0.2", "--client-timeout", "1.5", "--agent-timeout", "1.5")
     daemons.scheduler.says("goes on with [1-9][0-9]* rows")
     until(lambda: " 0 rows, 0 queued, 0 at agents" in daemons.state(), "tasks of nobody to end")
+
+
+def test_but_what_tasks_of_another_cluster_have_submitted_goes_on_at_the_next_scheduler(daemons, start_cluster):
+    """Their own programs are never seen here, so that none of these can have left."""
+    quick(daemons)
+
+    def visit(address):
+        guest = scaler.Client(address, reconnect=60)
+        return guest.map(lambda x: (time.sleep(0.5), 2 * x)[1], range(20), timeout=50)
+
+    home = scaler.Client(start_cluster(1))
+    visiting = home.submit(visit, daemons.address)
+    until(lambda: re.search(r" 1\d rows, ", daemons.state()))
+    daemons.scheduler.signal(signal.SIGKILL)
+    daemons.scheduler.ends(5)
+    quick_again = ("--heartbeat-interval", "0.2", "--client-timeout", "1.5", "--agent-timeout", "1.5")
+    daemons.start_scheduler(*quick_again)
+    daemons.scheduler.says("goes on with [1-9][0-9]* rows")
+    assert visiting.result(30) == [2 * x for x in range(20)]
+    home.disconnect()
 
 
 def test_callbacks_that_take_longer_than_a_silent_client_is_waited_for_cost_no_row_a_second_run(daemons, tmp_path):

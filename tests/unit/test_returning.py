@@ -106,9 +106,10 @@ def back(
     agents: tuple[int, ...] = (AGENT,),
     ids: tuple[int, ...] = (),
     whereabouts: tuple[str, ...] = (),
+    store: str = "/store",
 ) -> None:
     """The client comes back and says these again."""
-    fake.come_back("client", CLIENT, SESSION, agents=u32(agents), whereabouts=whereabouts)
+    fake.come_back("client", CLIENT, SESSION, agents=u32(agents), whereabouts=whereabouts, store=store)
     fake.say(CLIENT, FUNCTION, *messages, ClientReturn(u64(ids)))
 
 
@@ -969,13 +970,52 @@ def test_a_client_of_which_only_agents_have_something_is_a_root_as_well(fake: Fa
     assert [batch for batch, *_, outcome in fake.ends(nested) if outcome == CANCELLED] == [20]
 
 
+def rest(fake: FakeScheduler, times: float, *peers: int) -> None:
+    """That many times what a root is given to come, in which these peers say that they are there."""
+    for _ in range(round(4 * times)):
+        fake.wait(fake.core._limits.client_timeout / 4)
+        for peer in peers:
+            fake.say(peer, Heartbeat(1, workers=2 * (peer in fake.core.state.agents)))
+
+
+def test_a_root_that_was_lost_with_its_scheduler_may_be_named_at_the_next_one(fake: FakeScheduler) -> None:
+    """Nothing of it was held: who was in its task submits at the next scheduler what the last one never heard of."""
+    agent_back(fake, inventory())
+    nested = fake.come_back("client", OTHER, 8, number=0)
+    fake.say(nested, ClientReturn(), ObjectAnnounce(u64([1]), u8([0]), [b"function"]))
+    rest(fake, 2, AGENT, nested)
+    fake.say(nested, task(20, 1, root=roots.root_of(ROOT)))
+    rest(fake, 0.5, AGENT, nested)
+    assert not fake.heard(AGENT, TaskCancel)
+    rest(fake, 0.75, AGENT, nested)
+    assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [[(nested, 20, 0, 1)]]
+    assert validate(fake.core.state) == []
+
+
+def test_a_root_of_another_cluster_does_not_come_back_and_is_not_given_up(fake: FakeScheduler) -> None:
+    """A task of that cluster has submitted something here, and the scheduler here was started again."""
+    back(fake, task(10, 2, root=roots.root_of(ROOT)), store="/elsewhere")
+    agent_back(fake, inventory((10, 0, 1)))
+    nested = fake.client("/store")  # in a worker here that has begun the row before
+    fake.say(nested, task(20, 1, root=roots.root_of(ROOT)))
+    rest(fake, 3.5, AGENT, CLIENT, nested)
+    assert not fake.heard(AGENT, TaskCancel)
+    fake.say(CLIENT, DisconnectRequest())
+    rest(fake, 1.25, AGENT, nested)
+    assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [[(nested, 20, 0, 1)]]
+    fake.end_all(AGENT, nested, CANCELLED)
+    assert not fake.core.state.roots.members
+    assert not fake.core.state.returning.roots
+    assert validate(fake.core.state) == []
+
+
 @pytest.mark.parametrize("submits", ["before", "after"])
 def test_a_root_that_is_lost_while_nothing_may_be_handed_out_may_be_at_the_other_scheduler(submits: str) -> None:
     """One that led was stopped: its clients are at the other one now, and what their tasks submit goes there, too."""
     fake = FakeScheduler(1)
     (agent,) = fake.agents
     patience = fake.core._limits.client_timeout
-    root, nested = fake.client(), fake.client()
+    root, nested = fake.client(), fake.client("/store")
     rows = task(10, 1, root=root_of(root)), task(20, 1)
     if submits == "before":
         fake.say(nested, *rows)

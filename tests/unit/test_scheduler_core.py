@@ -905,6 +905,25 @@ def test_a_root_that_is_no_clients_means_nothing(root: int) -> None:
     assert not fake.heard(fake.agents[0], TaskCancel)
 
 
+def test_a_client_in_a_worker_of_another_cluster_is_a_root_itself() -> None:
+    """Its own root is never here; what its rows submit here in turn ends with it, and nothing before it."""
+    fake = FakeScheduler(2)
+    (agent,) = fake.agents
+    guest, nested = fake.client("/elsewhere"), fake.client("/store")
+    fake.say(guest, task(10, 1, root=12345))
+    (placed,) = fake.heard(agent, Task)
+    assert placed.root == root_of(guest)
+    fake.say(nested, task(20, 1, root=placed.root))
+    for _ in range(8):
+        fake.wait(fake.core._limits.client_timeout / 4)
+        for peer in (guest, nested, agent):
+            fake.say(peer, Heartbeat(1, workers=2 * (peer == agent)))
+    assert not fake.heard(agent, TaskCancel)
+    fake.say(guest, DisconnectRequest())
+    assert [list(asked.spans) for asked in fake.heard(agent, TaskCancel)] == [[(nested, 20, 0, 1)]]
+    assert validate(fake.core.state) == []
+
+
 def test_whoever_names_a_root_ends_nobody_elses_rows() -> None:
     fake = FakeScheduler(1)
     victim, hostile = fake.client(), fake.client()
@@ -915,6 +934,17 @@ def test_whoever_names_a_root_ends_nobody_elses_rows() -> None:
     fake.lose(99)
     assert fake.core.state.clients[victim].outstanding == 3
     assert fake.ends(victim) == []
+
+
+def test_whoever_names_many_roots_that_are_not_here_is_the_root_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roots, "MOST_AWAITED", 2)
+    fake = FakeScheduler(9)
+    client = fake.client("/store")
+    fake.say(client, *(task(10 * i, 1, root=1000 + i) for i in range(1, 6)), task(90, 1, root=1001))
+    sent = {message.batch: message.root for message in fake.heard(fake.agents[0], Task)}
+    assert sent == {10: 1001, 20: 1002, 30: root_of(client), 40: root_of(client), 50: root_of(client), 90: 1001}
+    assert len(fake.core.state.roots.members) == len(fake.core.state.returning.roots) == 2
+    assert validate(fake.core.state) == []
 
 
 def test_of_clients_that_have_left_the_last_ones_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

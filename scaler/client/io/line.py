@@ -16,9 +16,10 @@ from scaler.transport import Connection
 class Line:
     """Messages in and out. Touched under the lock of the `SessionDriver`, but for what any thread may look at."""
 
-    def __init__(self, name: str, others: int = 0) -> None:
-        """`others`: at how many addresses besides one a scheduler may be."""
-        hello = hello_of(Role.CLIENT, name, new_number(), packages=packages(), others=others)
+    def __init__(self, name: str, others: int = 0, store: str | None = None) -> None:
+        """`others`: at how many addresses besides one a scheduler may be. `store`, in a worker: its agent's."""
+        around = (store or "", "", "")
+        hello = hello_of(Role.CLIENT, name, new_number(), store=around, packages=packages(), others=others)
         self._initiator = Initiator(hello)
         #: what no other client has
         self.identity = f"{hello.name}|Client|{hello.session:016x}".encode()

@@ -25,7 +25,8 @@ class Hello(Message):
     received: int = 0
     workers: int = 0
     capabilities: tuple[str, ...] = ()
-    #: of an agent: the directory of its store and the proof of being on its host; where other hosts fetch objects
+    #: of an agent: the directory of its store and the proof of being on its host; where other hosts fetch objects. Of a
+    #: client in a worker: the directory of its agent's store
     store: str = ""
     token: str = ""
     data: str = ""

@@ -5,16 +5,22 @@ the session over.
 
 A client inside a worker says with each batch for which root it is, as its worker was told with the row that runs there.
 When a root leaves, the batches of others that name it are cancelled; what is submitted for it afterwards is, too. To
-name a root can end nothing but the sender's own rows, so it need not be proved; and a root that was never here does
-nothing: tasks of another cluster may be clients of this one. One of a pair of schedulers that may not hand out rows
-can't tell a root that has left from one that is at the other one, which leads.
+name a root can end nothing but the sender's own rows, so it need not be proved.
+
+Tasks of another cluster may be clients of this one, and name roots that are never here: such a client is a root itself,
+and its root does not count. It is known by the store of its agent, which is not here. After a restart of the scheduler
+that can't be told at once, as agents may come later: a root that is not here has time to come, and is given up if those
+who name it are in workers of agents that are here.
+
+One of a pair of schedulers that may not hand out rows can't tell a root that has left from one that is at the other
+one, which leads.
 """
 
 from collections.abc import Iterable
 
 from scaler.common.digest import blake2b
 from scaler.protocol.codes import NO_ROOT
-from scaler.protocol.messages import Spans, TaskCancel
+from scaler.protocol.messages import Hello, Spans, TaskCancel
 from scaler.scheduler.core import withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
@@ -24,6 +30,8 @@ from scaler.scheduler.state.cluster import ClusterState
 
 #: clients that have left and are remembered
 MOST_GONE = 10_000
+#: roots that are named and not here, and are waited for; whoever names another one is the root itself
+MOST_AWAITED = 200
 
 
 def root_of(session: int) -> int:
@@ -31,10 +39,26 @@ def root_of(session: int) -> int:
     return int.from_bytes(blake2b(session.to_bytes(8, "little"), digest_size=8).digest(), "little") or 1
 
 
-def note(state: ClusterState, client: ClientRecord, root: int) -> None:
-    """A client submits something for this root."""
-    if root != client.root and root != NO_ROOT:
-        state.roots.members.setdefault(root, {})[client.number] = None
+def is_of_another_cluster(state: ClusterState, hello: Hello) -> bool:
+    """A client that comes here first is in a worker of an agent that is not here, and was before its workers."""
+    return bool(hello.store) and not hello.epoch and (hello.boot_id, hello.store) not in _stores(state)
+
+
+def note(state: ClusterState, client: ClientRecord, root: int, patience: float) -> int:
+    """A client submits something for this root, 0 for none; the root that it has. One that is not here may come yet."""
+    if root == NO_ROOT:
+        return root
+    if root in (0, client.root) or client.is_of_another_cluster:
+        return client.root
+    members, awaited = state.roots.members, state.returning.roots
+    if root not in members:
+        if root not in state.roots.gone and all(other.root != root for other in state.clients.values()):
+            if len(awaited) >= MOST_AWAITED:
+                return client.root
+            awaited.setdefault(root, state.now + patience)
+        members[root] = {}
+    members[root][client.number] = None
+    return root
 
 
 def join(state: ClusterState, root: int) -> None:
@@ -79,6 +103,7 @@ def forget_member(state: ClusterState, number: int) -> None:
         del members[root][number]
         if not members[root]:
             del members[root]
+            state.returning.roots.pop(root, None)
 
 
 def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, batches: Iterable[Batch]) -> list[Move]:
@@ -90,21 +115,30 @@ def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, batches: It
 
 
 # ---- after another scheduler -----------------------------------------------------------------------------------------
-def come_back(state: ClusterState, out: Outgoing, client: ClientRecord, patience: float) -> list[Move]:
-    """The work of a client is together again: its roots have left already, or are to come back within `patience`."""
-    named = {batch.task.root for batch in client.batches.values()} - {client.root, NO_ROOT}
-    if not named:
-        return []
+def come_back(state: ClusterState, out: Outgoing, client: ClientRecord) -> list[Move]:
+    """The work of a client is together again: some of its roots may have left already."""
     gone = state.roots.gone
-    for root in sorted(named - gone.keys() - {other.root for other in state.clients.values()}):
-        state.returning.roots.setdefault(root, state.now + patience)
     return cancel(state, out, client, (each for each in client.batches.values() if each.task.root in gone))
 
 
-def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int]) -> list[Move]:
+def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], patience: float) -> list[Move]:
     """Roots that did not come back in time will not, nor clients that agents have told of, by these `sessions`."""
-    absent = [root for root, deadline in state.returning.roots.items() if state.now >= deadline]
+    returning = state.returning
+    overdue = [root for root, deadline in returning.roots.items() if state.now >= deadline]
+    absent = [root for root in overdue if _is_of_this_cluster(state, root)]
+    returning.roots.update(dict.fromkeys(set(overdue).difference(absent), state.now + patience))
     if sessions:
         here = {client.root for client in state.clients.values()}  # an agent may say anything
         absent += [root for root in map(root_of, sessions) if root not in here]
     return [move for root in absent for move in leave(state, out, root)]
+
+
+def _is_of_this_cluster(state: ClusterState, root: int) -> bool:
+    """All who have submitted something for this root are in workers of agents that are here."""
+    members = [state.clients[number] for number in state.roots.members.get(root, ()) if number in state.clients]
+    return {(client.boot_id, client.store) for client in members} <= _stores(state)
+
+
+def _stores(state: ClusterState) -> set[tuple[str, str]]:
+    """Where the agents that are here have their stores: boot ids and directories."""
+    return {(agent.host.boot_id, agent.host.store) for agent in state.agents.values() if agent.host.store}

@@ -407,7 +407,8 @@ class SchedulerCore:
         if returning.may_be_elsewhere(state):
             returning.postpone(state, self._limits.client_timeout)
         else:
-            self._run(roots.give_up_absent(state, self._out, returning.give_up_absent(state, self._out)))
+            sessions = returning.give_up_absent(state, self._out)
+            self._run(roots.give_up_absent(state, self._out, sessions, self._limits.client_timeout))
         for number in returning.complete(state):
             client = state.clients[number]
             try:
@@ -447,7 +448,7 @@ class SchedulerCore:
             if not self._hear_returned(client, work, message):
                 return
         work.release_rest()
-        self._run(roots.come_back(state, self._out, client, self._limits.client_timeout))
+        self._run(roots.come_back(state, self._out, client))
         if client.number in state.clients:
             work.forget_agents(self._out)
 
@@ -544,8 +545,7 @@ class SchedulerCore:
             raise ProtocolError("a Task with the id of one that has ended")
         admission.check_ids(client, task)
         batch_cost.check(client.values.objects, task)
-        task.client, task.root = client.number, task.root or client.root
-        roots.note(self.state, client, task.root)
+        task.client, task.root = client.number, roots.note(self.state, client, task.root, self._limits.client_timeout)
 
     def _object_announce(self, client: ClientRecord, message: ObjectAnnounce) -> list[Move]:
         tries = self._limits.retries_on_loss

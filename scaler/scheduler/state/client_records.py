@@ -118,6 +118,10 @@ class ClientRecord:
     session: int = 0
     #: what tasks made for its sake are known by: see `roots.py`
     root: int = 0
+    #: of one in a worker: the directory of its agent's store
+    store: str = ""
+    #: it is in a worker, and that is not one of this cluster
+    is_of_another_cluster: bool = False
     #: id -> batch with rows that have not ended
     batches: dict[int, Batch] = field(default_factory=dict)
     #: the keys of `batches`, ascending

@@ -7,7 +7,7 @@ from scaler.common.records import record
 
 @record
 class Roots:
-    """What is known of roots: one may be away, or of another cluster."""
+    """What is known of roots: one may be away, or, after a restart, of another cluster."""
 
     #: root -> numbers of the clients that have submitted tasks for it; a dict serves as an ordered set
     members: dict[int, dict[int, None]] = field(default_factory=dict)

@@ -42,11 +42,11 @@ class SimClient(Process):
     #: it is a process of its own
     is_outer = True
 
-    def __init__(self, cluster: Any, name: str, kind: str, host: str) -> None:
+    def __init__(self, cluster: Any, name: str, kind: str, host: str, store: str = "") -> None:
         super().__init__(cluster.world, name)
         self.cluster = cluster
         self.session = SessionCore()
-        self.line = Line(self, cluster.network, kind, host, hello_of("client", name, 0))
+        self.line = Line(self, cluster.network, kind, host, hello_of("client", name, 0, store=(store, "", "")))
         self._begun = False
         self._later: list[Callable[[], None]] = []
         #: tokens that have not ended
@@ -509,7 +509,7 @@ class NestedClient(SimClient):
     is_outer = False
 
     def __init__(self, cluster: Any, worker: Any, parent: Job, then: Callable[[], None], kind: str, host: str) -> None:
-        super().__init__(cluster, f"nested-{parent.uid}", kind, host)
+        super().__init__(cluster, f"nested-{parent.uid}", kind, host, f"/store/{host}")
         self.worker = worker
         self._then = then
         self._blocked = False
@@ -563,7 +563,7 @@ class LastingClient(SimClient):
     is_outer = False
 
     def __init__(self, cluster: Any, worker: Any, kind: str, host: str) -> None:
-        super().__init__(cluster, f"lasting-{worker.name}", kind, host)
+        super().__init__(cluster, f"lasting-{worker.name}", kind, host, f"/store/{host}")
         self.worker = worker
 
     def go_on_with(self, parent: Job, root: int) -> None:

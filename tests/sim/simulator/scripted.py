@@ -168,7 +168,7 @@ class FakeScheduler:
 
     def come_back(self, role: str, at: int, session: int = 7, **more: Any) -> int:
         """A client or agent joins that has kept the number it had at another scheduler."""
-        made = hello(role, f"{role}-{at}", 2 if role == "agent" else 0, (), "here", "/store" if role == "agent" else "")
+        made = hello(role, f"{role}-{at}", 2 if role == "agent" else 0, (), "here", "/store")
         made.session, made.number, made.epoch = session, at, 1
         for name, value in more.items():
             setattr(made, name, value)
@@ -180,9 +180,9 @@ class FakeScheduler:
         """The store beside the scheduler joins."""
         return self._join(hello("store", "store", 0, (), "scheduler", "/beside"))
 
-    def client(self) -> int:
-        """A client joins, and sends the function that is object 1."""
-        number = self._join(hello("client", f"client-{self._last + 1}"))
+    def client(self, store: str = "") -> int:
+        """A client joins, and sends the function that is object 1. `store`, of one in a worker: that of its agent."""
+        number = self._join(hello("client", f"client-{self._last + 1}", store=store))
         self.say(number, ObjectAnnounce(u64([1]), u8([0]), [b"function"]))
         return number
 
