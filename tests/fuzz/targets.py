@@ -192,7 +192,7 @@ def scheduler(data: bytes) -> None:
     chosen = Chosen(data)
     fake = WellSpoken(1, 2)
     hostile, decent = fake.agents
-    client, other = fake.client(), fake.client()
+    client, other = fake.client("/store"), fake.client()
     for number in (client, other):
         fake.say(number, *some_work())
     drawn = Hostile(chosen, (client, other, hostile, decent), IDS)

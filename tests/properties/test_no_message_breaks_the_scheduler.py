@@ -36,7 +36,7 @@ def small(message: Any) -> Any:
 def test_no_message_breaks_the_scheduler(said: list[tuple[bool, Any]], order: list[int]) -> None:
     fake = FakeScheduler(1)
     (agent,) = fake.agents
-    client, other = fake.client(), fake.client()
+    client, other = fake.client("/store"), fake.client()
     for number in (client, other):
         fake.say(number, *some_work())
     for by_agent, message in said:

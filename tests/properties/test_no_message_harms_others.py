@@ -26,7 +26,7 @@ def harm(seed: int) -> None:
     random = Random(seed)
     fake = WellSpoken(*random.choice([(1,), (1, 2), (3, 1)]))
     hostile, *decent = fake.agents
-    client, other = fake.client(), fake.client()
+    client, other = fake.client("/store"), fake.client()
     for number in (client, other):
         fake.say(number, *some_work())
     lead_a_life(random, fake, (client, other))

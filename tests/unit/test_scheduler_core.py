@@ -910,6 +910,9 @@ def test_a_client_in_a_worker_of_another_cluster_is_a_root_itself() -> None:
     fake = FakeScheduler(2)
     (agent,) = fake.agents
     guest, nested = fake.client("/elsewhere"), fake.client("/store")
+    fake.wait(fake.core._limits.agent_timeout)  # until then it could be one of a scheduler that was here before
+    for peer in (guest, nested, agent):
+        fake.say(peer, Heartbeat(1, workers=2 * (peer == agent)))
     fake.say(guest, task(10, 1, root=12345))
     (placed,) = fake.heard(agent, Task)
     assert placed.root == root_of(guest)

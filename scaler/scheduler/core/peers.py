@@ -35,10 +35,11 @@ def join(state: ClusterState, out: Outgoing, joined: Joined, read_tries: int, ag
     out.log(level, f"{hello.role} {number} joined: {hello.name}")
     if state.facts.wanted:
         state.facts.tell(PeerJoined(number, hello.role, hello.name))
+    if hello.epoch or state.returning.settled is None:
+        state.returning.settled = state.now + agent_timeout
     if hello.role == Role.CLIENT:
         client = state.clients[number] = ClientRecord(number, hello.name, hello.boot_id, state.now, hello.session)
         client.root, client.store = roots.root_of(hello.session), hello.store
-        client.is_of_another_cluster = roots.is_of_another_cluster(state, hello)
         out.sent[number] = 0
         roots.join(state, client.root)
         returning.join_client(state, out, client, hello, agent_timeout, is_resident)

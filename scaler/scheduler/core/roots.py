@@ -7,10 +7,10 @@ A client inside a worker says with each batch for which root it is, as its worke
 When a root leaves, the batches of others that name it are cancelled; what is submitted for it afterwards is, too. To
 name a root can end nothing but the sender's own rows, so it need not be proved.
 
-Tasks of another cluster may be clients of this one, and name roots that are never here: such a client is a root itself,
-and its root does not count. It is known by the store of its agent, which is not here. After a restart of the scheduler
-that can't be told at once, as agents may come later: a root that is not here has time to come, and is given up if those
-who name it are in workers of agents that are here.
+Tasks of another cluster may be clients of this one, and name roots that are never here: such a client is a root
+itself. It is known by the store of its agent, which is not here. After a restart of the scheduler that can't be told at
+once, as agents may come later: a root that is not here has time to come, and is given up if those who name it are in
+workers of agents that are here.
 
 One of a pair of schedulers that may not hand out rows can't tell a root that has left from one that is at the other
 one, which leads.
@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 from scaler.common.digest import blake2b
 from scaler.protocol.codes import NO_ROOT
-from scaler.protocol.messages import Hello, Spans, TaskCancel
+from scaler.protocol.messages import Spans, TaskCancel
 from scaler.scheduler.core import withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
@@ -39,26 +39,36 @@ def root_of(session: int) -> int:
     return int.from_bytes(blake2b(session.to_bytes(8, "little"), digest_size=8).digest(), "little") or 1
 
 
-def is_of_another_cluster(state: ClusterState, hello: Hello) -> bool:
-    """A client that comes here first is in a worker of an agent that is not here, and was before its workers."""
-    return bool(hello.store) and not hello.epoch and (hello.boot_id, hello.store) not in _stores(state)
-
-
 def note(state: ClusterState, client: ClientRecord, root: int, patience: float) -> int:
     """A client submits something for this root, 0 for none; the root that it has. One that is not here may come yet."""
     if root == NO_ROOT:
         return root
     if root in (0, client.root) or client.is_of_another_cluster:
         return client.root
-    members, awaited = state.roots.members, state.returning.roots
+    members = state.roots.members
     if root not in members:
-        if root not in state.roots.gone and all(other.root != root for other in state.clients.values()):
-            if len(awaited) >= MOST_AWAITED:
-                return client.root
-            awaited.setdefault(root, state.now + patience)
+        if not _is_known(state, root) and not _is_awaited(state, client, root, patience):
+            return client.root
         members[root] = {}
     members[root][client.number] = None
     return root
+
+
+def _is_known(state: ClusterState, root: int) -> bool:
+    return root in state.roots.gone or any(client.root == root for client in state.clients.values())
+
+
+def _is_awaited(state: ClusterState, client: ClientRecord, root: int, patience: float) -> bool:
+    """A root that is not here may come yet; False if it is one of another cluster, or one too many."""
+    returning = state.returning
+    is_settled = returning.settled is not None and state.now >= returning.settled
+    if is_settled and client.store and (client.boot_id, client.store) not in _stores(state):
+        client.is_of_another_cluster = True
+        return False
+    if len(returning.roots) >= MOST_AWAITED:
+        return False
+    returning.roots.setdefault(root, state.now + patience)
+    return True
 
 
 def join(state: ClusterState, root: int) -> None:

@@ -62,6 +62,8 @@ class ReturningPeers:
     absent: dict[int, float] = field(default_factory=dict)
     #: root that did not come yet -> when it is given up, seconds
     roots: dict[int, float] = field(default_factory=dict)
+    #: when all agents are here that come from another scheduler, seconds; None before anybody has come
+    settled: float | None = None
     #: durable jobs can't come yet, and any client that did not may be one of them
     residents_due: bool = False
     #: number of an agent that came too late -> (client, batch) -> rows [lo, hi) that it had, is to end, and has not

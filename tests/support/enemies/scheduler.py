@@ -30,7 +30,7 @@ class SchedulerAmongEnemies:
         self.scheduler = WellSpoken(WORKERS)
         (self.decent,) = self.scheduler.agents
         self._likely = LikelyWords(random, IDS, WORKERS)
-        self.other, self.client = self._new_client(), self._new_client()
+        self.other, self.client = self._new_client(), self._new_client("/store")
         self.hostile, self.monitor = self.scheduler.agent(WORKERS), self.scheduler.monitor()
         self._watcher = self.scheduler.monitor()
         self._watch()
@@ -39,8 +39,8 @@ class SchedulerAmongEnemies:
         """Somebody looks at all of it."""
         self.scheduler.say(self._watcher, m.Watch(100, self.scheduler.shown))
 
-    def _new_client(self) -> int:
-        number = self.scheduler.client()
+    def _new_client(self, store: str = "") -> int:
+        number = self.scheduler.client(store)
         self.scheduler.say(number, *some_work())
         return number
 
@@ -52,7 +52,7 @@ class SchedulerAmongEnemies:
         """One thing happens."""
         random, fake, state = self.random, self.scheduler, self.scheduler.core.state
         if self.client not in state.clients:
-            self.client = self._new_client()
+            self.client = self._new_client("/store")
         if self.hostile not in state.agents:
             self.hostile = fake.agent(WORKERS)
         if self.monitor not in state.monitors:
