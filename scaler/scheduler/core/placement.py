@@ -273,13 +273,13 @@ def share_out(state: ClusterState) -> Iterator[Give]:
                 state.groups[agent.capabilities].sort(agent)
             if not queue.rows:
                 break
-            may_set_aside = passed and len(key) == 2 and aside < MOST_ASIDE
-            if not may_set_aside:
-                if queue.rows == queued and queue.head.function.duration_us is None:
+            each = queue.head.function.duration_us
+            if queue.rows < before and any(agent.has_time_for(each, state.now) for agent in passed):
+                continue  # those that were passed over have time for the rows that are next now
+            if not passed or len(key) > 2 or aside == MOST_ASIDE:
+                if queue.rows == queued and each is None:
                     yield from _one_of_unknown_duration(state, queue, roomy)
-                if not passed or len(key) == 2 or queue.rows in (before, 0):
-                    break
-                continue  # those that were passed over may have time for the rows that are next now
+                break
             aside += 1
             queued -= _set_aside(state, key, queue)
         if queues.are_several and queue.rows < queued:
