@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from scaler.common.digest import blake2b
 from scaler.protocol.codes import NO_ROOT
 from scaler.protocol.messages import Spans, TaskCancel
-from scaler.scheduler.core import withdrawing
+from scaler.scheduler.core import returning, withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.batch_records import Batch
@@ -60,14 +60,14 @@ def _is_known(state: ClusterState, root: int) -> bool:
 
 def _is_awaited(state: ClusterState, client: ClientRecord, root: int, patience: float) -> bool:
     """A root that is not here may come yet; False if it is one of another cluster, or one too many."""
-    returning = state.returning
-    is_settled = returning.settled is not None and state.now >= returning.settled
+    settled, awaited = state.returning.settled, state.returning.roots
+    is_settled = settled is not None and state.now >= settled
     if is_settled and client.store and (client.boot_id, client.store) not in _stores(state):
         client.is_of_another_cluster = True
         return False
-    if len(returning.roots) >= MOST_AWAITED:
+    if len(awaited) >= MOST_AWAITED:
         return False
-    returning.roots.setdefault(root, state.now + patience)
+    awaited.setdefault(root, state.now + patience)
     return True
 
 
@@ -131,12 +131,17 @@ def come_back(state: ClusterState, out: Outgoing, client: ClientRecord) -> list[
     return cancel(state, out, client, (each for each in client.batches.values() if each.task.root in gone))
 
 
+def may_need_attention(state: ClusterState) -> bool:
+    """A root did not come in time, or may come to another scheduler meanwhile. Those of another cluster never come."""
+    return returning.may_be_elsewhere(state) or state.now >= min(state.returning.roots.values())
+
+
 def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], patience: float) -> list[Move]:
     """Roots that did not come back in time will not, nor clients that agents have told of, by these `sessions`."""
-    returning = state.returning
-    overdue = [root for root, deadline in returning.roots.items() if state.now >= deadline]
+    awaited = state.returning.roots
+    overdue = [root for root, deadline in awaited.items() if state.now >= deadline]
     absent = [root for root in overdue if _is_of_this_cluster(state, root)]
-    returning.roots.update(dict.fromkeys(set(overdue).difference(absent), state.now + patience))
+    awaited.update(dict.fromkeys(set(overdue).difference(absent), state.now + patience))
     if sessions:
         here = {client.root for client in state.clients.values()}  # an agent may say anything
         absent += [root for root in map(root_of, sessions) if root not in here]

@@ -212,7 +212,7 @@ class SchedulerCore:
         if self._next_check is not None and now >= self._next_check:
             self._check_liveness()
         awaited = state.returning
-        if awaited.clients or awaited.absent or awaited.roots:
+        if awaited.clients or awaited.absent or (awaited.roots and roots.may_need_attention(state)):
             self._attend_to_returning()
         if state.leaving:
             draining.attend(state, self._out)
