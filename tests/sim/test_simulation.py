@@ -67,6 +67,7 @@ FOUND = {
     "a root comes back while what others have submitted for it is being cancelled": ("unwaited and faults", 28_101_360),
     "a root was lost with its scheduler, and is named at the next one for the first time": ("swarm", 28_610_184),
     "rows are set aside that an agent has time for, as it had none for those before": ("leaving and faults", 1045),
+    "rows that were set aside are next that an agent has time for, after one of unknown duration": ("leaving", 1039),
     "a task's client comes to the next scheduler before its agent does": ("swarm", 1005),
     "what a worker has used as a file is sent along": ("restarts", 2754),
     "workers count as having what could not be read from disk": ("disks", 586),

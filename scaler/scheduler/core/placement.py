@@ -273,12 +273,14 @@ def share_out(state: ClusterState) -> Iterator[Give]:
                 state.groups[agent.capabilities].sort(agent)
             if not queue.rows:
                 break
-            each = queue.head.function.duration_us
-            if queue.rows < before and any(agent.has_time_for(each, state.now) for agent in passed):
-                continue  # those that were passed over have time for the rows that are next now
-            if not passed or len(key) > 2 or aside == MOST_ASIDE:
-                if queue.rows == queued and each is None:
-                    yield from _one_of_unknown_duration(state, queue, roomy)
+            may_set_aside = passed and len(key) == 2 and aside < MOST_ASIDE
+            if not may_set_aside and queue.rows == queued and queue.head.function.duration_us is None:
+                yield from _one_of_unknown_duration(state, queue, roomy)
+            if 0 < queue.rows < before:
+                each = queue.head.function.duration_us
+                if any(agent.has_time_for(each, state.now) for agent in passed):
+                    continue  # those that were passed over have time for the rows that are next now
+            if not may_set_aside:
                 break
             aside += 1
             queued -= _set_aside(state, key, queue)
