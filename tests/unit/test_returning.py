@@ -1009,6 +1009,27 @@ def test_a_root_of_another_cluster_does_not_come_back_and_is_not_given_up(fake: 
     assert validate(fake.core.state) == []
 
 
+def test_a_root_of_another_cluster_that_was_given_up_for_one_ends_nothing_of_the_others(fake: FakeScheduler) -> None:
+    back(fake, task(10, 1, root=roots.root_of(ROOT)), store="/elsewhere")
+    agent_back(fake, inventory((10, 0, 1)))
+    other = fake.come_back("client", OTHER, 8, number=0, store="/elsewhere")
+    fake.say(other, FUNCTION, ClientReturn())
+    nested = fake.client("/store")
+    fake.say(nested, task(20, 1, root=roots.root_of(ROOT)))
+    fake.end_all(AGENT, CLIENT)
+    fake.say(CLIENT, DisconnectRequest())
+    rest(fake, 1.5, AGENT, other, nested)
+    assert roots.root_of(ROOT) in fake.core.state.roots.gone
+    fake.end_all(AGENT, nested, CANCELLED)
+    fake.heard(AGENT)
+    new = fake.client("/elsewhere")
+    for number in (other, new):
+        fake.say(number, task(30, 1, root=roots.root_of(ROOT)))
+    rest(fake, 1.5, AGENT, other, new)
+    assert not fake.heard(AGENT, TaskCancel)
+    assert validate(fake.core.state) == []
+
+
 @pytest.mark.parametrize("submits", ["before", "after"])
 def test_a_root_that_is_lost_while_nothing_may_be_handed_out_may_be_at_the_other_scheduler(submits: str) -> None:
     """One that led was stopped: its clients are at the other one now, and what their tasks submit goes there, too."""

@@ -47,27 +47,25 @@ def note(state: ClusterState, client: ClientRecord, root: int, patience: float) 
         return client.root
     members = state.roots.members
     if root not in members:
-        if not _is_known(state, root) and not _is_awaited(state, client, root, patience):
+        if all(other.root != root for other in state.clients.values()) and not _may_come(state, client, root, patience):
             return client.root
         members[root] = {}
     members[root][client.number] = None
     return root
 
 
-def _is_known(state: ClusterState, root: int) -> bool:
-    return root in state.roots.gone or any(client.root == root for client in state.clients.values())
-
-
-def _is_awaited(state: ClusterState, client: ClientRecord, root: int, patience: float) -> bool:
-    """A root that is not here may come yet; False if it is one of another cluster, or one too many."""
+def _may_come(state: ClusterState, client: ClientRecord, root: int, patience: float) -> bool:
+    """A root that is not here has left, or may come yet; False if it is one of another cluster, or one too many."""
     settled, awaited = state.returning.settled, state.returning.roots
     is_settled = settled is not None and state.now >= settled
     if is_settled and client.store and (client.boot_id, client.store) not in _stores(state):
-        client.is_of_another_cluster = True
+        client.is_of_another_cluster = True  # before `gone`: others may have named its root, which was given up then
         return False
+    if root in state.roots.gone or root in awaited:
+        return True
     if len(awaited) >= MOST_AWAITED:
         return False
-    awaited.setdefault(root, state.now + patience)
+    awaited[root] = state.now + patience
     return True
 
 
