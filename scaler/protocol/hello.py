@@ -58,8 +58,9 @@ def hello_of(
 ) -> Hello:
     """A Hello of this process.
 
-    `store`, of an agent: its directory, the proof of being on its host, its address. `packages`, of a process that
-    pickles or has others do it: the versions of what does. `job`, of an agent: what its batch system calls its job.
+    `store`, of an agent: its directory, the proof of being on its host, its address; of a client in a worker the
+    directory alone, which is its agent's. `packages`, of a process that pickles or has others do it: the versions of
+    what does. `job`, of an agent: what its batch system calls its job.
     `others`: at how many addresses besides one it looks for a scheduler.
     """
     directory, token, data = store

@@ -10,6 +10,8 @@ from support import until, within
 
 import scaler
 
+QUICK = ("--heartbeat-interval", "0.2", "--client-timeout", "1.5", "--agent-timeout", "1.5")
+
 EMPTY = r"holds 1 clients, 1 agents, 0 rows, 0 queued, 0 at agents, 0 objects"
 
 HUNDRED_THOUSAND_SECONDS_OF_WORK = """
@@ -50,7 +52,7 @@ TASKS_THAT_SUBMIT_THEMSELVES = """
 
 
 def quick(daemons):
-    daemons.start_scheduler("--heartbeat-interval", "0.2", "--client-timeout", "1.5", "--agent-timeout", "1.5")
+    daemons.start_scheduler(*QUICK)
     daemons.start_agent(2)
 
 
@@ -167,7 +169,7 @@ def test_they_end_as_well_if_it_is_killed_while_no_scheduler_is_there(daemons, s
     daemons.scheduler.signal(signal.SIGKILL)
     daemons.scheduler.ends(5)
     script.signal(signal.SIGKILL)
-    daemons.start_scheduler("--heartbeat-interval", "0.2", "--client-timeout", "1.5", "--agent-timeout", "1.5")
+    daemons.start_scheduler(*QUICK)
     daemons.scheduler.says("goes on with [1-9][0-9]* rows")
     until(lambda: " 0 rows, 0 queued, 0 at agents" in daemons.state(), "tasks of nobody to end")
 
@@ -185,8 +187,7 @@ def test_but_what_tasks_of_another_cluster_have_submitted_goes_on_at_the_next_sc
     until(lambda: re.search(r" 1\d rows, ", daemons.state()))
     daemons.scheduler.signal(signal.SIGKILL)
     daemons.scheduler.ends(5)
-    quick_again = ("--heartbeat-interval", "0.2", "--client-timeout", "1.5", "--agent-timeout", "1.5")
-    daemons.start_scheduler(*quick_again)
+    daemons.start_scheduler(*QUICK)
     daemons.scheduler.says("goes on with [1-9][0-9]* rows")
     assert visiting.result(30) == [2 * x for x in range(20)]
     home.disconnect()

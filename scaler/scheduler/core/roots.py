@@ -138,7 +138,8 @@ def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], pati
     """Roots that did not come back in time will not, nor clients that agents have told of, by these `sessions`."""
     awaited = state.returning.roots
     overdue = [root for root, deadline in awaited.items() if state.now >= deadline]
-    absent = [root for root in overdue if _is_of_this_cluster(state, root)]
+    stores = _stores(state) if overdue else set()
+    absent = [root for root in overdue if _stores_of_members(state, root) <= stores]
     awaited.update(dict.fromkeys(set(overdue).difference(absent), state.now + patience))
     if sessions:
         here = {client.root for client in state.clients.values()}  # an agent may say anything
@@ -146,10 +147,10 @@ def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], pati
     return [move for root in absent for move in leave(state, out, root)]
 
 
-def _is_of_this_cluster(state: ClusterState, root: int) -> bool:
-    """All who have submitted something for this root are in workers of agents that are here."""
+def _stores_of_members(state: ClusterState, root: int) -> set[tuple[str, str]]:
+    """Where the agents have their stores in whose workers the clients are that have submitted for this root."""
     members = [state.clients[number] for number in state.roots.members.get(root, ()) if number in state.clients]
-    return {(client.boot_id, client.store) for client in members} <= _stores(state)
+    return {(client.boot_id, client.store) for client in members}
 
 
 def _stores(state: ClusterState) -> set[tuple[str, str]]:
