@@ -7,6 +7,7 @@ fails with it and passes without it; the quick suites come first. Whoever surviv
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -88,9 +89,11 @@ def failures(place: Path, tests: list[str]) -> list[str]:
     try:
         status = run.wait(PATIENCE)
     except subprocess.TimeoutExpired:
-        os.killpg(run.pid, 9)
-        run.wait()
         return ["it hangs"]
+    finally:
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
     named = told.read_text().splitlines() if told.exists() else []
     return named or ([f"pytest ends with {status}"] if status not in (0, NO_TESTS) else [])
 
@@ -135,6 +138,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("patches", nargs="*", type=Path, help="of this directory; all by default")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the copies are removed
     patches = [patch.resolve() for patch in options.patches] or sorted(HERE.glob("*.patch"))
     verdicts = []
     print("| mutant | what is broken | caught by | s |\n|---|---|---|---|")

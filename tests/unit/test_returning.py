@@ -278,6 +278,21 @@ def test_a_client_is_not_to_wait_for_a_store_that_ends_with_its_scheduler(fake: 
     assert fake.heard(client, AgentsInUse) == []
 
 
+def test_nothing_is_done_again_and_again_while_a_client_does_not_say_all_again(fake: FakeScheduler) -> None:
+    """It may have much to say; that its agents have been waited for long enough matters when it has."""
+    fake.come_back("client", CLIENT, SESSION, agents=u32([AGENT]))
+    wakes = 0
+    while fake.now < 3 * PATIENCE:
+        assert wakes < 6 * PATIENCE / LOOK
+        assert fake.core._wake is not None
+        fake.wait(max(fake.core._wake - fake.now, 0.0))
+        fake.say(CLIENT, Heartbeat(1))
+        wakes += 1
+    agent = fake.agent(2)
+    fake.say(CLIENT, FUNCTION, task(10, 2), ClientReturn())
+    assert fake.placed(agent) == [(10, 0, 2)]
+
+
 def test_others_do_not_wait_with_it(fake: FakeScheduler) -> None:
     agent, other = fake.agent(2), fake.client()
     back(fake, task(10, 2))
@@ -1006,6 +1021,21 @@ def test_a_root_of_another_cluster_does_not_come_back_and_is_not_given_up(fake: 
     fake.end_all(AGENT, nested, CANCELLED)
     assert not fake.core.state.roots.members
     assert not fake.core.state.returning.roots
+    assert validate(fake.core.state) == []
+
+
+def test_each_client_waits_for_its_own_roots(fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many programs come back, later than what their tasks have submitted; another client names roots of its own."""
+    monkeypatch.setattr(roots, "MOST_AWAITED", 20)
+    hostile = fake.client("/store")
+    fake.say(hostile, *(task(10 * i, 1, root=1000 + i) for i in range(1, 31)))
+    back(fake, *(task(10 * i, 1, root=roots.root_of(i)) for i in range(1, 21)))
+    agent_back(fake, inventory(*((10 * i, 0, 1) for i in range(1, 21))))
+    for i in range(1, 21):
+        fake.come_back("client", 2000 + i, i)
+    fake.heard(AGENT)
+    fake.say(2020, DisconnectRequest())
+    assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [[(CLIENT, 200, 0, 1)]]
     assert validate(fake.core.state) == []
 
 

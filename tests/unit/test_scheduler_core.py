@@ -947,16 +947,39 @@ def test_whoever_names_many_roots_that_are_not_here_is_the_root_itself(monkeypat
     sent = {message.batch: message.root for message in fake.heard(fake.agents[0], Task)}
     assert sent == {10: 1001, 20: 1002, 30: root_of(client), 40: root_of(client), 50: root_of(client), 90: 1001}
     assert len(fake.core.state.roots.members) == len(fake.core.state.returning.roots) == 2
+    other = fake.client("/store")
+    fake.say(other, task(10, 1, root=2000), task(20, 1, root=1001), task(30, 1, root=2001))
+    sent = {message.batch: message.root for message in fake.heard(fake.agents[0], Task)}
+    assert sent == {10: 2000, 20: 1001, 30: root_of(other)}, "what one has named takes nothing from another one"
     assert validate(fake.core.state) == []
 
 
 def test_of_clients_that_have_left_the_last_ones_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others have submitted for the one that is forgotten may not have ended yet."""
     monkeypatch.setattr(roots, "MOST_GONE", 2)
-    fake = FakeScheduler()
+    fake = FakeScheduler(1)
+    nested, late = fake.client(), fake.client()
     left = [fake.client() for _ in range(3)]
-    for number in left:
+    fake.say(nested, task(10, 1, root=root_of(left[0])))
+    fake.lose(left[0])
+    fake.say(late, task(10, 1, root=root_of(left[0])))
+    for number in left[1:]:
         fake.lose(number)
     assert list(fake.core.state.roots.gone) == [root_of(number) for number in left[1:]]
+    assert validate(fake.core.state) == []
+    assert [list(asked.spans) for asked in fake.heard(fake.agents[0], TaskCancel)] == [[(nested, 10, 0, 1)]]
+    fake.end_all(fake.agents[0], nested, CANCELLED)
+    for number in (nested, late):
+        assert not fake.core.state.clients[number].batches
+
+
+def test_nobody_remembers_who_has_left_for_longer_than_whoever_submits_for_it() -> None:
+    fake = FakeScheduler(1)
+    root, nested = fake.client(), fake.client()
+    fake.lose(root)
+    fake.say(nested, task(10, 1, root=root_of(root)))
+    assert not fake.core.state.roots.members
+    assert validate(fake.core.state) == []
 
 
 # ---- taking rows back ------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Clients, agents and monitors come and go."""
 
+import math
+
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import AgentsInUse, ClientDeparture, u32
 from scaler.scheduler.core import (
@@ -35,7 +37,7 @@ def join(state: ClusterState, out: Outgoing, joined: Joined, read_tries: int, ag
     out.log(level, f"{hello.role} {number} joined: {hello.name}")
     if state.facts.wanted:
         state.facts.tell(PeerJoined(number, hello.role, hello.name))
-    if hello.epoch or state.returning.settled is None:
+    if hello.epoch or state.returning.settled == math.inf:
         state.returning.settled = state.now + agent_timeout
     if hello.role == Role.CLIENT:
         client = state.clients[number] = ClientRecord(number, hello.name, hello.boot_id, state.now, hello.session)

@@ -30,8 +30,8 @@ from scaler.scheduler.state.cluster import ClusterState
 
 #: clients that have left and are remembered
 MOST_GONE = 10_000
-#: roots that are named and not here, and are waited for; whoever names another one is the root itself
-MOST_AWAITED = 200
+#: roots that a client has named, that are not here and are waited for; naming another one, it is the root itself
+MOST_AWAITED = 1_000
 
 
 def root_of(session: int) -> int:
@@ -45,25 +45,27 @@ def note(state: ClusterState, client: ClientRecord, root: int, patience: float) 
         return root
     if root in (0, client.root) or client.is_of_another_cluster:
         return client.root
-    members = state.roots.members
-    if root not in members:
+    members = state.roots.members.get(root)
+    if members is None:
         if all(other.root != root for other in state.clients.values()) and not _may_come(state, client, root, patience):
             return client.root
-        members[root] = {}
-    members[root][client.number] = None
+        members = state.roots.gone.get(root)
+        if members is None:
+            members = state.roots.members[root] = {}
+    members[client.number] = None
     return root
 
 
 def _may_come(state: ClusterState, client: ClientRecord, root: int, patience: float) -> bool:
     """A root that is not here has left, or may come yet; False if it is one of another cluster, or one too many."""
-    settled, awaited = state.returning.settled, state.returning.roots
-    is_settled = settled is not None and state.now >= settled
+    awaited, members = state.returning.roots, state.roots.members
+    is_settled = state.now >= state.returning.settled
     if is_settled and client.store and (client.boot_id, client.store) not in _stores(state):
         client.is_of_another_cluster = True  # before `gone`: others may have named its root, which was given up then
         return False
     if root in state.roots.gone or root in awaited:
         return True
-    if len(awaited) >= MOST_AWAITED:
+    if len(awaited) >= MOST_AWAITED <= sum(client.number in members[each] for each in awaited):
         return False
     awaited[root] = state.now + patience
     return True
@@ -81,7 +83,8 @@ def miss(state: ClusterState, out: Outgoing, root: int, patience: float) -> list
     """A client is lost. While rows may not be handed out it may be at the scheduler that leads, and is waited for."""
     if state.hands_out:
         return leave(state, out, root)
-    if root != NO_ROOT:
+    if root in state.roots.members:  # else it is waited for from when somebody names it
+        state.returning.roots.pop(root, None)
         state.returning.roots[root] = state.now + patience
     return []
 
@@ -95,13 +98,23 @@ def leave(state: ClusterState, out: Outgoing, root: int) -> list[Move]:
     members = roots.members.pop(root, {})
     roots.gone[root] = {**roots.gone.pop(root, {}), **members}
     if len(roots.gone) > MOST_GONE:
-        del roots.gone[next(iter(roots.gone))]
+        _forget(state, next(iter(roots.gone)))
     moves: list[Move] = []
     for number in members:
         client = state.clients.get(number)
         if client is not None:
             moves += cancel(state, out, client, (each for each in client.batches.values() if each.task.root == root))
     return moves
+
+
+def _forget(state: ClusterState, root: int) -> None:
+    """Of a root that has left long ago nothing is known any more: what has still not ended is its submitter's own."""
+    for number in state.roots.gone.pop(root):
+        client = state.clients.get(number)
+        if client is not None:
+            for batch in (*client.batches.values(), *client.remembered.values()):
+                if batch.task.root == root:
+                    batch.task.root = client.root
 
 
 def forget_member(state: ClusterState, number: int) -> None:
@@ -131,7 +144,7 @@ def come_back(state: ClusterState, out: Outgoing, client: ClientRecord) -> list[
 
 def may_need_attention(state: ClusterState) -> bool:
     """A root did not come in time, or may come to another scheduler meanwhile. Those of another cluster never come."""
-    return returning.may_be_elsewhere(state) or state.now >= min(state.returning.roots.values())
+    return returning.may_be_elsewhere(state) or state.now >= next(iter(state.returning.roots.values()))
 
 
 def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], patience: float) -> list[Move]:
@@ -139,8 +152,13 @@ def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], pati
     awaited = state.returning.roots
     overdue = [root for root, deadline in awaited.items() if state.now >= deadline]
     stores = _stores(state) if overdue else set()
-    absent = [root for root in overdue if _stores_of_members(state, root) <= stores]
-    awaited.update(dict.fromkeys(set(overdue).difference(absent), state.now + patience))
+    absent: list[int] = []
+    for root in overdue:
+        del awaited[root]
+        if _stores_of_members(state, root) <= stores:
+            absent.append(root)
+        else:
+            awaited[root] = state.now + patience
     if sessions:
         here = {client.root for client in state.clients.values()}  # an agent may say anything
         absent += [root for root in map(root_of, sessions) if root not in here]

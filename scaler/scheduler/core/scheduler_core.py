@@ -475,7 +475,7 @@ class SchedulerCore:
 
     def _hasten_check(self) -> None:
         """Look when somebody has been waited for long enough; never later than it was due, however many come."""
-        deadline = self.state.returning.next_deadline
+        deadline = self.state.returning.next_deadline(self.state.now)
         if self._next_check is not None and deadline is not None:
             self._next_check = min(self._next_check, max(deadline, self.state.now))
 

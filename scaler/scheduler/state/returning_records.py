@@ -1,5 +1,6 @@
 """Clients and agents that come from a scheduler that is gone, until their work is put together again."""
 
+import itertools
 import math
 from collections.abc import Collection
 from dataclasses import field
@@ -60,10 +61,10 @@ class ReturningPeers:
     holdings: dict[int, dict[int, Holding]] = field(default_factory=dict)
     #: clients of which agents have something and that did not come yet -> when they are given up, seconds
     absent: dict[int, float] = field(default_factory=dict)
-    #: root that did not come yet -> when it is given up, seconds
+    #: root that did not come yet -> when it is given up, seconds, ascending
     roots: dict[int, float] = field(default_factory=dict)
-    #: when all agents are here that come from another scheduler, seconds; None before anybody has come
-    settled: float | None = None
+    #: when all agents are here that come from another scheduler, seconds; infinite before anybody has come
+    settled: float = math.inf
     #: durable jobs can't come yet, and any client that did not may be one of them
     residents_due: bool = False
     #: number of an agent that came too late -> (client, batch) -> rows [lo, hi) that it had, is to end, and has not
@@ -79,13 +80,14 @@ class ReturningPeers:
         """An agent has something of clients whose work is not together yet, or has not said what it has."""
         return agent in self.agents or any(agent in held for held in self.holdings.values())
 
-    @property
-    def next_deadline(self) -> float | None:
+    def next_deadline(self, now: float) -> float | None:
         """When somebody is waited for no longer, seconds; None if nobody is waited for."""
         waiting = [
-            min(client.deadline, client.told, client.look) for client in self.clients.values() if client.expected
+            min(client.deadline if client.has_repeated or client.deadline > now else math.inf, client.told, client.look)
+            for client in self.clients.values()
+            if client.expected
         ]
-        return min([*self.absent.values(), *self.roots.values(), *waiting], default=None)
+        return min([*self.absent.values(), *itertools.islice(self.roots.values(), 1), *waiting], default=None)
 
     def words(self, now: float, client: int = 0) -> str:
         """Who is waited for, and for how long, of one client or of all; empty: nobody is."""

@@ -126,6 +126,8 @@ def thorough(state: ClusterState) -> Iterator[Finding]:
         yield from _references(client)
         yield from _holders(state, client)
         yield from _roots(state, client)
+    for root in state.returning.roots.keys() - state.roots.members.keys():
+        yield Finding(f"root {root} is waited for, and nobody has named it")
 
 
 def _places(state: ClusterState) -> Iterator[Finding]:
