@@ -52,6 +52,7 @@ from scaler.scheduler.core import events as se
 from scaler.scheduler.core import mail, roots
 from scaler.scheduler.core.returning import BRIEF, LOOK, PATIENCE, REPEATING
 from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING
+from scaler.scheduler.state.root_records import Fate
 from scaler.scheduler.state.validate import validate
 from scaler.scheduler.views.cluster_view import cluster_view
 
@@ -959,7 +960,7 @@ def test_what_was_submitted_for_a_client_that_comes_back_goes_on_until_that_leav
     agent_back(fake, inventory((10, 0, 1)))
     if not comes_first:
         fake.come_back("client", OTHER, ROOT)
-    assert not fake.core.state.returning.roots
+    assert not fake.core.state.roots.awaited
     assert not fake.heard(AGENT, TaskCancel)
     fake.say(OTHER, DisconnectRequest())
     assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [[(CLIENT, 10, 0, 1)]]
@@ -1013,29 +1014,65 @@ def test_a_root_of_another_cluster_does_not_come_back_and_is_not_given_up(fake: 
     agent_back(fake, inventory((10, 0, 1)))
     nested = fake.client("/store")  # in a worker here that has begun the row before
     fake.say(nested, task(20, 1, root=roots.root_of(ROOT)))
-    rest(fake, 3.5, AGENT, CLIENT, nested)
-    assert not fake.heard(AGENT, TaskCancel)
+    rest(fake, 1.25, AGENT, CLIENT, nested)
+    assert not fake.core.state.roots.awaited
+    fake.say(nested, task(30, 1, root=roots.root_of(ROOT)))  # its row runs still
+    rest(fake, 2.5, AGENT, CLIENT, nested)
     fake.say(CLIENT, DisconnectRequest())
     rest(fake, 1.25, AGENT, nested)
-    assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [[(nested, 20, 0, 1)]]
-    fake.end_all(AGENT, nested, CANCELLED)
-    assert not fake.core.state.roots.members
-    assert not fake.core.state.returning.roots
+    assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [], "whose bidding it was can't be told"
+    assert not fake.core.state.roots.batches
     assert validate(fake.core.state) == []
 
 
-def test_each_client_waits_for_its_own_roots(fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many programs come back, later than what their tasks have submitted; another client names roots of its own."""
-    monkeypatch.setattr(roots, "MOST_AWAITED", 20)
-    hostile = fake.client("/store")
-    fake.say(hostile, *(task(10 * i, 1, root=1000 + i) for i in range(1, 31)))
-    back(fake, *(task(10 * i, 1, root=roots.root_of(i)) for i in range(1, 21)))
-    agent_back(fake, inventory(*((10 * i, 0, 1) for i in range(1, 21))))
-    for i in range(1, 21):
-        fake.come_back("client", 2000 + i, i)
+def test_a_root_of_another_cluster_in_the_end_ends_nobodys_rows_if_it_comes_after_all(fake: FakeScheduler) -> None:
+    """A worker's agent came so late that its client was taken for one of another cluster's; its program comes later."""
+    agent_back(fake, inventory(), number=OTHER)
+    nested = fake.come_back("client", CLIENT, 8, store="/late", agents=u32())
+    fake.say(nested, FUNCTION, task(10, 1, root=roots.root_of(ROOT)), ClientReturn())
+    rest(fake, 1.25, nested, OTHER)
+    assert fake.core.state.roots.past[roots.root_of(ROOT)] == Fate.FOREIGN
+    fake.come_back("agent", AGENT, 70, store="/late")
+    fake.say(AGENT, inventory())
+    program = fake.come_back("client", 1010, ROOT)
+    fake.say(program, FUNCTION, ClientReturn())
+    fake.say(nested, task(20, 1, root=roots.root_of(ROOT)))
+    fake.heard(OTHER)
     fake.heard(AGENT)
-    fake.say(2020, DisconnectRequest())
-    assert [list(asked.spans) for asked in fake.heard(AGENT, TaskCancel)] == [[(CLIENT, 200, 0, 1)]]
+    fake.say(program, DisconnectRequest())
+    asked = [list(each.spans) for agent in (OTHER, AGENT) for each in fake.heard(agent, TaskCancel)]
+    assert asked == [[(nested, 20, 0, 1)]]
+    assert validate(fake.core.state) == []
+
+
+def test_who_comes_from_another_scheduler_later_does_not_have_a_guests_rows_cancelled(fake: FakeScheduler) -> None:
+    """For that long nobody knows whether the guest is one, once more; a root of its was given up before."""
+    back(fake, task(10, 1, root=roots.root_of(ROOT)))
+    agent_back(fake, inventory((10, 0, 1)))
+    rest(fake, 1.25, AGENT, CLIENT)
+    assert fake.heard(AGENT, TaskCancel)
+    fake.come_back("client", OTHER, 8)
+    guest = fake.client("/elsewhere")
+    fake.say(guest, task(20, 1, root=roots.root_of(ROOT)))
+    rest(fake, 1.25, AGENT, CLIENT, OTHER, guest)
+    assert not fake.heard(AGENT, TaskCancel)
+    assert validate(fake.core.state) == []
+
+
+def test_nobody_wakes_the_scheduler_again_and_again_with_roots_that_are_not_here(fake: FakeScheduler) -> None:
+    hostile = fake.come_back("client", OTHER, 8, store="/elsewhere")
+    fake.say(hostile, FUNCTION, ClientReturn())
+    for i in range(300):
+        fake.say(hostile, task(10 * i + 10, 1, root=1000 + i))
+        fake.wait(0.01)
+    assert len(fake.core.state.roots.awaited) == 300
+    wakes = 0
+    while fake.now < 4 * fake.core._limits.client_timeout:
+        fake.wait(fake.core._wake - fake.now)
+        fake.say(hostile, Heartbeat(1))
+        wakes += 1
+    assert not fake.core.state.roots.awaited
+    assert wakes < 400
     assert validate(fake.core.state) == []
 
 
@@ -1049,7 +1086,7 @@ def test_a_root_of_another_cluster_that_was_given_up_for_one_ends_nothing_of_the
     fake.end_all(AGENT, CLIENT)
     fake.say(CLIENT, DisconnectRequest())
     rest(fake, 1.5, AGENT, other, nested)
-    assert roots.root_of(ROOT) in fake.core.state.roots.gone
+    assert fake.core.state.roots.past[roots.root_of(ROOT)] == Fate.GIVEN_UP
     fake.end_all(AGENT, nested, CANCELLED)
     fake.heard(AGENT)
     new = fake.client("/elsewhere")
@@ -1087,7 +1124,7 @@ def test_a_root_that_is_lost_while_nothing_may_be_handed_out_may_be_at_the_other
     assert not fake.heard(agent, TaskCancel)
     fake.wait(patience * 0.2)
     assert [list(asked.spans) for asked in fake.heard(agent, TaskCancel)] == [[(nested, 10, 0, 1)]]
-    assert not fake.core.state.returning.roots
+    assert not fake.core.state.roots.awaited
     assert validate(fake.core.state) == []
 
 
@@ -1113,7 +1150,7 @@ def test_a_root_that_did_not_come_back_may_be_at_the_other_scheduler_too(fake: F
     assert not fake.heard(AGENT, TaskCancel)
     fake.handle(se.HandOut(True))
     fake.come_back("client", OTHER, ROOT)
-    assert not fake.core.state.returning.roots
+    assert not fake.core.state.roots.awaited
     assert not fake.heard(AGENT, TaskCancel)
 
 

@@ -859,7 +859,7 @@ def test_what_others_have_submitted_for_a_client_ends_with_it(says_goodbye: bool
     assert list(fake.core.state.clients[nested].batches) == [20, 30]
     for number in (nested, another):
         fake.lose(number)
-    assert not fake.core.state.roots.members
+    assert not fake.core.state.roots.batches
 
 
 def test_a_root_travels_to_agents_and_is_the_client_itself_by_default() -> None:
@@ -939,24 +939,26 @@ def test_whoever_names_a_root_ends_nobody_elses_rows() -> None:
     assert fake.ends(victim) == []
 
 
-def test_whoever_names_many_roots_that_are_not_here_is_the_root_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roots, "MOST_AWAITED", 2)
-    fake = FakeScheduler(9)
-    client = fake.client("/store")
-    fake.say(client, *(task(10 * i, 1, root=1000 + i) for i in range(1, 6)), task(90, 1, root=1001))
-    sent = {message.batch: message.root for message in fake.heard(fake.agents[0], Task)}
-    assert sent == {10: 1001, 20: 1002, 30: root_of(client), 40: root_of(client), 50: root_of(client), 90: 1001}
-    assert len(fake.core.state.roots.members) == len(fake.core.state.returning.roots) == 2
-    other = fake.client("/store")
-    fake.say(other, task(10, 1, root=2000), task(20, 1, root=1001), task(30, 1, root=2001))
-    sent = {message.batch: message.root for message in fake.heard(fake.agents[0], Task)}
-    assert sent == {10: 2000, 20: 1001, 30: root_of(other)}, "what one has named takes nothing from another one"
+def test_roots_that_are_not_here_are_waited_for_as_long_as_something_is_submitted_for_them() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    hostile, nested = fake.client("/store"), fake.client("/store")
+    fake.say(nested, task(10, 20, root=777))
+    for i in range(1, 50):
+        fake.say(hostile, task(10 * i, 1, root=1000 + i))
+        fake.cancel(hostile, (10 * i, 0, 1))
+    assert list(fake.core.state.roots.awaited) == [777]
     assert validate(fake.core.state) == []
+    for number in (hostile, nested):
+        fake.lose(number)
+    assert not fake.core.state.roots.awaited
+    assert not fake.core.state.roots.batches
+    assert fake.core.state.agents[agent]
 
 
 def test_of_clients_that_have_left_the_last_ones_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """What others have submitted for the one that is forgotten may not have ended yet."""
-    monkeypatch.setattr(roots, "MOST_GONE", 2)
+    monkeypatch.setattr(roots, "MOST_PAST", 2)
     fake = FakeScheduler(1)
     nested, late = fake.client(), fake.client()
     left = [fake.client() for _ in range(3)]
@@ -965,7 +967,7 @@ def test_of_clients_that_have_left_the_last_ones_are_remembered(monkeypatch: pyt
     fake.say(late, task(10, 1, root=root_of(left[0])))
     for number in left[1:]:
         fake.lose(number)
-    assert list(fake.core.state.roots.gone) == [root_of(number) for number in left[1:]]
+    assert list(fake.core.state.roots.past) == [root_of(number) for number in left[1:]]
     assert validate(fake.core.state) == []
     assert [list(asked.spans) for asked in fake.heard(fake.agents[0], TaskCancel)] == [[(nested, 10, 0, 1)]]
     fake.end_all(fake.agents[0], nested, CANCELLED)
@@ -973,12 +975,56 @@ def test_of_clients_that_have_left_the_last_ones_are_remembered(monkeypatch: pyt
         assert not fake.core.state.clients[number].batches
 
 
-def test_nobody_remembers_who_has_left_for_longer_than_whoever_submits_for_it() -> None:
+def test_nobody_remembers_who_has_submitted_something_once_that_has_ended() -> None:
     fake = FakeScheduler(1)
     root, nested = fake.client(), fake.client()
+    fake.say(nested, task(10, 1, root=root_of(root)), task(20, 1, root=root_of(root)))
+    fake.end_all(fake.agents[0], nested)
+    assert not fake.core.state.roots.batches
+    fake.say(nested, task(30, 1, root=root_of(root)))
+    fake.say(nested, ClientClear())
+    assert not fake.core.state.roots.batches
     fake.lose(root)
+    fake.say(nested, task(40, 1, root=root_of(root)))
+    assert not fake.core.state.roots.batches
+    assert validate(fake.core.state) == []
+
+
+def test_no_stranger_keeps_what_was_submitted_for_a_root_that_is_lost_while_nothing_may_be_handed_out() -> None:
+    """Whoever names it from elsewhere keeps his own rows at most: it was here, so it is of this cluster."""
+    fake = FakeScheduler(1)
+    root, nested, stranger = fake.client(), fake.client("/store"), fake.client("/elsewhere")
     fake.say(nested, task(10, 1, root=root_of(root)))
-    assert not fake.core.state.roots.members
+    fake.handle(ev.HandOut(False, "it stands by"), ev.Lost(root, "its connection closed"))
+    fake.say(stranger, task(20, 1, root=root_of(root)))
+    fake.handle(ev.HandOut(True))
+    for _ in range(5):
+        fake.wait(fake.core._limits.client_timeout / 4)
+        for peer in (fake.agents[0], nested, stranger):
+            fake.say(peer, Heartbeat(1, workers=1))
+    asked = [span for each in fake.heard(fake.agents[0], TaskCancel) for span in each.spans]
+    assert asked == [(nested, 10, 0, 1), (stranger, 20, 0, 1)]
+    assert validate(fake.core.state) == []
+
+
+@pytest.mark.parametrize("leaves", ["before", "during"])
+def test_what_is_computed_again_for_others_does_not_end_with_its_root(leaves: str) -> None:
+    fake = FakeScheduler(1)
+    (first,) = fake.agents
+    root, nested = fake.client(), fake.client("/store")
+    made = graph(10, [[]], [0])
+    made.root = root_of(root)
+    fake.say(nested, made)
+    fake.report(first, nested, result(10, 0, 1, STORED))
+    if leaves == "before":
+        fake.lose(root)
+    second = fake.agent(1)
+    fake.lose(first)
+    fake.say(nested, ObjectRequest(u32([0]), u64([10])))
+    assert fake.placed(second) == [(10, 0, 1)]
+    if leaves == "during":
+        fake.lose(root)
+    assert not fake.heard(second, TaskCancel)
     assert validate(fake.core.state) == []
 
 
@@ -1111,6 +1157,33 @@ def test_a_row_given_back_while_its_cancellation_was_on_the_way_is_cancelled() -
     fake.cancel(client, (10, 7, 8))
     fake.say(agent, spans(BalanceResponse, client, (10, 7, 8)))
     assert fake.ends(client) == [(10, 7, 8, CANCELLED)]
+
+
+@pytest.mark.parametrize("comes", ["back", "lost"])
+@pytest.mark.parametrize("force", [True, False])
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_one_of_the_rows_that_an_agent_was_to_cancel_comes_back_and_is_cancelled(
+    row: int, force: bool, comes: str
+) -> None:
+    """It was handed out again, and ran, as the others were still there."""
+    fake = FakeScheduler(4)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 3))
+    fake.cancel(client, (10, 0, 3), force=force)
+    fake.heard(agent)
+    if comes == "back":
+        fake.say(agent, spans(BalanceResponse, client, (10, row, row + 1)))
+    else:
+        fake.report(agent, client, result(10, row, row + 1, LOST))
+    assert fake.ends(client) == [(10, row, row + 1, CANCELLED)]
+    assert fake.placed(agent) == []
+    left = [each for each in range(3) if each != row]
+    for each in left:
+        fake.report(agent, client, result(10, each, each + 1))
+    assert [lo for _, lo, _, _ in fake.ends(client)] == left
+    assert not fake.core.state.agents[agent].withdrawals
+    assert validate(fake.core.state) == []
 
 
 def test_a_claim_gets_queued_rows_at_once_and_others_by_their_agent() -> None:

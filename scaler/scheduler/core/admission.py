@@ -166,6 +166,7 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
         batch.offsets = u64(accumulate(task.sizes, initial=0))
     client.batches[batch.id] = batch
     insort(client.batch_ids, batch.id)
+    state.roots.enter(client, batch)
     if batch.keeps:
         client.graphs.setdefault(task.graph, GraphBatches()).known += 1
     client.outstanding += rows

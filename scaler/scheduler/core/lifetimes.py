@@ -174,6 +174,7 @@ def end_batch(state: ClusterState, client: ClientRecord, batch: Batch) -> None:
     if client.batches.pop(batch.id, None) is None:
         return  # it ended with rows that depended on one of its own
     del client.batch_ids[bisect_left(client.batch_ids, batch.id)]
+    state.roots.end(client, batch)
     remembered = batch.lineage is not None and batch.lineage.references > 0
     if state.facts.wanted:
         state.facts.tell(BatchEnded(client.number, batch.id, remembered))

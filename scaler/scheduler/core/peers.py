@@ -43,7 +43,7 @@ def join(state: ClusterState, out: Outgoing, joined: Joined, read_tries: int, ag
         client = state.clients[number] = ClientRecord(number, hello.name, hello.boot_id, state.now, hello.session)
         client.root, client.store = roots.root_of(hello.session), hello.store
         out.sent[number] = 0
-        roots.join(state, client.root)
+        roots.join(state, client)
         returning.join_client(state, out, client, hello, agent_timeout, is_resident)
         return []
     if hello.role == Role.MONITOR:
@@ -54,6 +54,7 @@ def join(state: ClusterState, out: Outgoing, joined: Joined, read_tries: int, ag
     load = Load(hello.workers, idle_since=state.now)
     agent = AgentRecord(number, hello.name, capabilities, host, is_store, state.now, load)
     state.agents[number] = agent
+    state.roots.add_store(agent)
     agent.job = hello.job
     if hello.walltime:
         agent.ends = state.now + hello.walltime / 1000
@@ -79,6 +80,7 @@ def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: s
     level = "INFO" if agent.load.is_leaving and not rows else "WARNING"
     out.log(level, f"agent {agent.number} ({agent.name}) is gone: {reason}; {rows} rows {fate}")
     del state.agents[agent.number]
+    state.roots.remove_store(agent)
     if state.watching.asked:
         from scaler.scheduler.core import relaying  # loaded already, by whoever has asked
 
@@ -177,4 +179,4 @@ def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason
     state.standalone.waiting.pop(client.number, None)
     if state.facts.wanted:
         state.facts.tell(PeerLeft(client.number, Role.CLIENT, client.name, reason))
-    roots.forget_member(state, client.number)
+    roots.forget(state, client)

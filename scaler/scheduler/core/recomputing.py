@@ -76,6 +76,7 @@ def remake(state: ClusterState, move: Remake, may_rerun: bool) -> list[Move]:
     if batch.id not in client.batches:
         client.batches[batch.id] = batch
         insort(client.batch_ids, batch.id)
+        state.roots.enter(client, batch)
     record = lineage_of(batch)
     record.recomputing.add(row)
     if value in client.values.required_zones:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
@@ -235,9 +236,31 @@ def await_residents(state: ClusterState, are_due: bool, patience: float) -> None
 
 def postpone(state: ClusterState, patience: float) -> None:
     """Whoever has not come back has all of `patience` from now on; of clients that others submit for, too."""
-    returning, until = state.returning, state.now + patience
-    returning.absent = dict.fromkeys(returning.absent, until)
-    returning.roots = dict.fromkeys(returning.roots, until)
+    until = state.now + patience
+    state.returning.absent = dict.fromkeys(state.returning.absent, until)
+    for root in state.roots.awaited.values():
+        root.deadline = until
+
+
+def hand_out(state: ClusterState, may: bool, reason: str, patience: float, agent_timeout: float) -> None:
+    """Rows may be handed out, or may not. Who was at the other scheduler, or on the way to it, comes from now on."""
+    if may and not state.hands_out:
+        postpone(state, patience)
+        state.returning.settled = max(state.returning.settled, state.now + agent_timeout)
+    state.hands_out, state.why_not = may, reason
+
+
+def next_deadline(state: ClusterState) -> float:
+    """When somebody is waited for no longer, or is to be looked for, seconds; infinite if nobody is waited for."""
+    returning, dates = state.returning, [math.inf]
+    for client in returning.clients.values():
+        if client.expected:
+            dates += [client.told, client.look]
+            if client.has_repeated or client.deadline > state.now:
+                dates.append(client.deadline)
+    if not may_be_elsewhere(state):
+        dates += [*returning.absent.values(), *(root.deadline for root in islice(state.roots.awaited.values(), 1))]
+    return min(dates)
 
 
 def give_up_absent(state: ClusterState, out: Outgoing) -> list[int]:

@@ -204,7 +204,8 @@ class SchedulerCore:
             elif isinstance(event, Vanished):
                 returning.take_vanished(state, self._out, event)
             elif isinstance(event, HandOut):
-                state.hands_out, state.why_not = event.may, event.reason
+                limits = self._limits
+                returning.hand_out(state, event.may, event.reason, limits.client_timeout, limits.agent_timeout)
             elif isinstance(event, Announce):
                 state.roster = event.roster
             elif isinstance(event, AwaitResidents):
@@ -212,7 +213,7 @@ class SchedulerCore:
         if self._next_check is not None and now >= self._next_check:
             self._check_liveness()
         awaited = state.returning
-        if awaited.clients or awaited.absent or (awaited.roots and roots.may_need_attention(state)):
+        if awaited.clients or awaited.absent or (state.roots.awaited and roots.are_due(state)):
             self._attend_to_returning()
         if state.leaving:
             draining.attend(state, self._out)
@@ -404,11 +405,8 @@ class SchedulerCore:
     def _attend_to_returning(self) -> None:
         """Put together the work of clients of which all is known; give up those that don't come."""
         state = self.state
-        if returning.may_be_elsewhere(state):
-            returning.postpone(state, self._limits.client_timeout)
-        else:
-            sessions = returning.give_up_absent(state, self._out)
-            self._run(roots.give_up_absent(state, self._out, sessions, self._limits.client_timeout))
+        if not returning.may_be_elsewhere(state):
+            self._run(roots.give_up_absent(state, self._out, returning.give_up_absent(state, self._out)))
         for number in returning.complete(state):
             client = state.clients[number]
             try:
@@ -475,9 +473,8 @@ class SchedulerCore:
 
     def _hasten_check(self) -> None:
         """Look when somebody has been waited for long enough; never later than it was due, however many come."""
-        deadline = self.state.returning.next_deadline(self.state.now)
-        if self._next_check is not None and deadline is not None:
-            self._next_check = min(self._next_check, max(deadline, self.state.now))
+        if self._next_check is not None:
+            self._next_check = min(self._next_check, max(returning.next_deadline(self.state), self.state.now))
 
     def _check_liveness(self) -> None:
         assert self._next_check is not None
@@ -519,11 +516,12 @@ class SchedulerCore:
     # ---- what clients say ------------------------------------------------------------------------------------------
     def _task(self, client: ClientRecord, task: Task) -> list[Move]:
         self._check_task(client, task)
+        is_new = task.batch not in client.batches
         moves = admission.admit(self.state, client, task)
         function = client.functions.get(task.name)  # None of a batch that is known by another name
         if function is not None and (task.capabilities or task.threads):
             self._say_whether_unmet(function, (task.capabilities, task.threads or 1))
-        if task.root in self.state.roots.gone:
+        if is_new and roots.is_over(self.state, task.root):
             self._run(moves)
             batch = client.batches.get(task.batch)
             return roots.cancel(self.state, self._out, client, () if batch is None else (batch,))
@@ -545,7 +543,9 @@ class SchedulerCore:
             raise ProtocolError("a Task with the id of one that has ended")
         admission.check_ids(client, task)
         batch_cost.check(client.values.objects, task)
-        task.client, task.root = client.number, roots.note(self.state, client, task.root, self._limits.client_timeout)
+        task.client = client.number
+        if task.batch not in client.batches:
+            task.root = roots.note(self.state, client, task.root, self._limits.client_timeout)
 
     def _object_announce(self, client: ClientRecord, message: ObjectAnnounce) -> list[Move]:
         tries = self._limits.retries_on_loss

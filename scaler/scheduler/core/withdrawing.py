@@ -228,7 +228,7 @@ def _settle(agent: AgentRecord, answered: Answered, are_claims: bool) -> None:
 
 
 def answer_for(state: ClusterState, out: Outgoing, agent: AgentRecord, clients: Iterable[int]) -> list[Move]:
-    """Rows of clients that an agent was asked for are not there any more: what is queued again can be taken here.
+    """Rows of clients that an agent was asked for may not be there any more: what is queued again can be taken here.
 
     A claim is answered by the agent in any case, unless it is lost.
     """
@@ -245,11 +245,16 @@ def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: 
     for asked in withdrawals:
         if not asked.batch.left:
             continue
-        if place in asked.batch.place[asked.lo : asked.hi] or (asked.kind is WithdrawalKind.CLAIM and not lost):
+        if asked.batch.are_in(asked.lo, asked.hi, place) or (asked.kind is WithdrawalKind.CLAIM and not lost):
             left[asked] = None
             continue
-        spans = Spans()
-        spans.add(client.number, asked.batch.id, asked.lo, asked.hi)
+        spans, lo = Spans(), asked.lo
+        for a, b in [*asked.batch.spans_in(place, asked.lo, asked.hi), (asked.hi, asked.hi)]:
+            if lo < a:
+                spans.add(client.number, asked.batch.id, lo, a)
+            if a < b:
+                left[asked._replace(lo=a, hi=b)] = None
+            lo = b
         if asked.kind is WithdrawalKind.CLAIM:
             moves += claim(state, out, client, TaskClaim(spans.clients, spans.batches, spans.spans))
         else:

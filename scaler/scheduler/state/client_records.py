@@ -120,8 +120,6 @@ class ClientRecord:
     root: int = 0
     #: of one in a worker: the directory of its agent's store
     store: str = ""
-    #: it is in a worker that is none of this cluster, as it has named a root that is not here
-    is_of_another_cluster: bool = False
     #: id -> batch with rows that have not ended
     batches: dict[int, Batch] = field(default_factory=dict)
     #: the keys of `batches`, ascending

@@ -1,6 +1,5 @@
 """Clients and agents that come from a scheduler that is gone, until their work is put together again."""
 
-import itertools
 import math
 from collections.abc import Collection
 from dataclasses import field
@@ -61,8 +60,6 @@ class ReturningPeers:
     holdings: dict[int, dict[int, Holding]] = field(default_factory=dict)
     #: clients of which agents have something and that did not come yet -> when they are given up, seconds
     absent: dict[int, float] = field(default_factory=dict)
-    #: root that did not come yet -> when it is given up, seconds, ascending
-    roots: dict[int, float] = field(default_factory=dict)
     #: when all agents are here that come from another scheduler, seconds; infinite before anybody has come
     settled: float = math.inf
     #: durable jobs can't come yet, and any client that did not may be one of them
@@ -79,15 +76,6 @@ class ReturningPeers:
     def may_have_more(self, agent: int) -> bool:
         """An agent has something of clients whose work is not together yet, or has not said what it has."""
         return agent in self.agents or any(agent in held for held in self.holdings.values())
-
-    def next_deadline(self, now: float) -> float | None:
-        """When somebody is waited for no longer, seconds; None if nobody is waited for."""
-        waiting = [
-            min(client.deadline if client.has_repeated or client.deadline > now else math.inf, client.told, client.look)
-            for client in self.clients.values()
-            if client.expected
-        ]
-        return min([*self.absent.values(), *itertools.islice(self.roots.values(), 1), *waiting], default=None)
 
     def words(self, now: float, client: int = 0) -> str:
         """Who is waited for, and for how long, of one client or of all; empty: nobody is."""

@@ -1,16 +1,93 @@
 """Roots: clients that others submit tasks for, since those others are in tasks of theirs. See `core/roots.py`."""
 
 from dataclasses import field
+from enum import IntEnum
 
-from scaler.common.records import record
+from scaler.common.records import entity, record
+from scaler.protocol.codes import NO_ROOT
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.client_records import ClientRecord
+
+
+class Fate(IntEnum):
+    """What is known of a root that is not here."""
+
+    #: it has left: what is submitted for it is cancelled
+    LEFT = 1
+    #: it was waited for and did not come: the same for who is in a worker here
+    GIVEN_UP = 2
+    #: it is one of another cluster: who submits for it is the root itself
+    FOREIGN = 3
+
+
+@entity
+class AwaitedRoot:
+    """A root that somebody submits for and that is not here: it may come yet."""
+
+    #: when it is given up, seconds
+    deadline: float
+    #: it was here, and so is none of another cluster
+    was_here: bool = False
+    #: numbers of clients that have named it from workers of agents that were not here
+    strangers: dict[int, None] = field(default_factory=dict)
 
 
 @record
 class Roots:
     """What is known of roots: one may be away, or, after a restart, of another cluster."""
 
-    #: root -> numbers of the clients that have submitted tasks for it; a dict serves as an ordered set
-    members: dict[int, dict[int, None]] = field(default_factory=dict)
-    #: clients that have left, the last ones, in order: what is submitted for one is cancelled. With each those who had
-    #: submitted tasks for it: these may not have ended when it comes back
-    gone: dict[int, dict[int, None]] = field(default_factory=dict)
+    #: root -> numbers of the clients that are here; several, if they have one session
+    here: dict[int, dict[int, None]] = field(default_factory=dict)
+    #: root -> number of another client -> what that has submitted for it and has not ended; dicts as ordered sets
+    batches: dict[int, dict[int, dict[Batch, None]]] = field(default_factory=dict)
+    #: those of `batches` that may come yet, by deadline, ascending
+    awaited: dict[int, AwaitedRoot] = field(default_factory=dict)
+    #: the last ones of those that don't come any more, in order
+    past: dict[int, Fate] = field(default_factory=dict)
+    #: where agents that are here have their stores, boot ids and directories, and how many of them
+    stores: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    # ---- batches -----------------------------------------------------------------------------------------------------
+    def enter(self, client: ClientRecord, batch: Batch) -> None:
+        """Rows of a batch are to run."""
+        root = batch.task.root
+        if root in (client.root, NO_ROOT):
+            return
+        if self.past.get(root) == Fate.FOREIGN:  # known since its rows have ended, which run again
+            batch.task.root = client.root
+            return
+        self.batches.setdefault(root, {}).setdefault(client.number, {})[batch] = None
+
+    def end(self, client: ClientRecord, batch: Batch) -> None:
+        """All rows of a batch have ended, or are forgotten."""
+        root = batch.task.root
+        if root in (client.root, NO_ROOT):
+            return
+        by_client = self.batches[root]
+        batches = by_client[client.number]
+        del batches[batch]
+        if not batches:
+            del by_client[client.number]
+            if not by_client:
+                del self.batches[root]
+                self.awaited.pop(root, None)
+
+    # ---- agents ------------------------------------------------------------------------------------------------------
+    def add_store(self, agent: AgentRecord) -> None:
+        """An agent is here; without a store it tells of nobody that he is in a worker of its own."""
+        if agent.host.store:
+            place = agent.host.boot_id, agent.host.store
+            self.stores[place] = self.stores.get(place, 0) + 1
+
+    def remove_store(self, agent: AgentRecord) -> None:
+        """An agent is gone."""
+        if agent.host.store:
+            place = agent.host.boot_id, agent.host.store
+            self.stores[place] -= 1
+            if not self.stores[place]:
+                del self.stores[place]
+
+    def has_agent_of(self, client: ClientRecord) -> bool:
+        """A client is in a worker of an agent that is here."""
+        return (client.boot_id, client.store) in self.stores

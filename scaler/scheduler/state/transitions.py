@@ -210,6 +210,7 @@ def forget_client(state: ClusterState, client: ClientRecord) -> None:
     """All rows of a client are gone with it, without an end of their own."""
     state.queues.drop_client(client.number)
     for batch in client.batches.values():
+        state.roots.end(client, batch)
         _leave_agents(state, batch)
         batch.waiters.clear()  # rows of a graph wait for rows of the same one
     client.batches.clear()

@@ -126,8 +126,7 @@ def thorough(state: ClusterState) -> Iterator[Finding]:
         yield from _references(client)
         yield from _holders(state, client)
         yield from _roots(state, client)
-    for root in state.returning.roots.keys() - state.roots.members.keys():
-        yield Finding(f"root {root} is waited for, and nobody has named it")
+    yield from _known_roots(state)
 
 
 def _places(state: ClusterState) -> Iterator[Finding]:
@@ -228,11 +227,10 @@ def _references(client: ClientRecord) -> Iterator[Finding]:
 def _roots(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
     for batch in client.batches.values():
         root = batch.task.root
-        if root in (client.root, NO_ROOT):
-            continue
-        if root not in state.roots.gone:
-            if client.number not in state.roots.members.get(root, ()):
-                yield Finding(f"batch {batch.id} would go on without its root", batch.id)
+        is_indexed = batch in state.roots.batches.get(root, {}).get(client.number, ())
+        if is_indexed is (root in (client.root, NO_ROOT)):
+            yield Finding(f"batch {batch.id} is not known to be for its root, or the reverse", batch.id)
+        if root in (client.root, NO_ROOT) or root in state.roots.here or root in state.roots.awaited:
             continue
         for place, lo, hi in batch.runs():
             agent = state.agents.get(place - AGENT)
@@ -240,6 +238,27 @@ def _roots(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
             is_asked = any(a.kind == "force" and a.batch is batch and a.lo <= lo and hi <= a.hi for a in asked)
             if place != DONE and not is_asked and not batch.is_recomputing(lo, hi):
                 yield Finding(f"rows {lo} to {hi} of batch {batch.id} go on without their root", batch.id)
+
+
+def _known_roots(state: ClusterState) -> Iterator[Finding]:
+    roots = state.roots
+    here = [(root, number) for root, numbers in roots.here.items() for number in numbers]
+    if sorted(here) != sorted((client.root, number) for number, client in state.clients.items()):
+        yield Finding("the clients that are here are others than those that are roots")
+    stores = Counter((each.host.boot_id, each.host.store) for each in state.agents.values() if each.host.store)
+    if roots.stores != stores:
+        yield Finding("the stores of agents are not those of the agents that are here")
+    for root, by_client in roots.batches.items():
+        for number, batches in by_client.items():
+            client = state.clients.get(number)
+            if client is None or not batches or any(client.batches.get(batch.id) is not batch for batch in batches):
+                yield Finding(f"client {number} submits for root {root} what is not there")
+    for root in roots.awaited:
+        if root not in roots.batches or root in roots.here or root in roots.past:
+            yield Finding(f"root {root} is waited for in vain")
+    deadlines = [awaited.deadline for awaited in roots.awaited.values()]
+    if deadlines != sorted(deadlines):
+        yield Finding("roots that are waited for are not in order")
 
 
 def _holders(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
