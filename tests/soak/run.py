@@ -46,7 +46,7 @@ class Faults:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self.counts: Counter[str] = Counter()
+        self.counts = Counter({"agents that ended": 0, "clients that ended": 0})
         #: when what happened, seconds of the monotonic clock
         self.told: list[tuple[float, str]] = []
         self._kinds: dict[str, tuple[int, Callable[[], None]]] = {
@@ -152,9 +152,9 @@ def soak(site: Site, seconds: float, early: list[int]) -> dict[str, Any]:
         time.sleep(max(0.0, EVERY - (time.monotonic() - begun - now)) if seen else EVERY)
         seen.append((time.monotonic() - begun, looks.look()))
         faults.one(mild=now > (1 - LASTING) * seconds)
-        agents, clients = site.revive()
-        faults.counts["agents that ended"] += agents
-        faults.counts["clients that ended"] += clients
+        for what, status in site.revive():
+            faults.counts[f"{what} that ended"] += 1
+            faults.told.append((time.monotonic(), f"one of the {what} had ended with {status}"))
     lasted = time.monotonic() - begun
     site.stop_file.touch()
     endings = []

@@ -99,18 +99,20 @@ class Site:
         self.clients[number].process.wait()
         self.clients[number] = self._client(number)
 
-    def revive(self) -> tuple[int, int]:
-        """Start agents and clients again that have ended; how many of each.
+    def revive(self) -> list[tuple[str, int]]:
+        """Start agents and clients again that have ended: "agents" or "clients", and the exit status, of each.
 
         Without the process that starts its workers an agent ends. A client that does has nothing to say for itself.
         """
         agents = [number for number, agent in enumerate(self.agents) if agent.process.poll() is not None]
+        ended = [("agents", self.agents[number].process.returncode) for number in agents]
         for number in agents:
             self.agents[number] = self._agent(number)
         clients = [number for number, client in enumerate(self.clients) if client.process.poll() is not None]
+        ended += [("clients", self.clients[number].process.returncode) for number in clients]
         for number in clients:
             self.clients[number] = self._client(number)
-        return len(agents), len(clients)
+        return ended
 
     def kill_worker(self) -> None:
         """A process below an agent: a worker, or the one that starts them."""
