@@ -1045,6 +1045,76 @@ def test_a_root_of_another_cluster_in_the_end_ends_nobodys_rows_if_it_comes_afte
     assert validate(fake.core.state) == []
 
 
+@pytest.mark.parametrize("first", ["result", "batch"])
+def test_a_root_that_ended_with_the_last_scheduler_ends_a_chain_of_tasks(fake: FakeScheduler, first: str) -> None:
+    """Each submits the next one as its last act: its end is told by the agent, and may come before."""
+    agent_back(fake, inventory())
+    nested = fake.come_back("client", CLIENT, SESSION, number=0, agents=u32())
+    fake.say(nested, FUNCTION, ClientReturn(), task(10, 1, root=roots.root_of(ROOT)))
+    batch = 10
+    for _ in range(8):
+        rest(fake, 0.25, AGENT, nested)
+        more = task(batch + 10, 1, root=roots.root_of(ROOT))
+        if fake.heard(AGENT, TaskCancel):
+            break
+        if first == "batch":
+            fake.say(nested, more)
+        fake.report(AGENT, nested, result(batch, 0, 1))
+        if first == "result":
+            fake.say(nested, more)
+        batch += 10
+    else:
+        pytest.fail("the chain goes on")
+    assert fake.core.state.roots.past[roots.root_of(ROOT)] == Fate.GIVEN_UP
+    assert validate(fake.core.state) == []
+
+
+@pytest.mark.parametrize(("client_timeout", "agent_timeout", "at"), [(5.0, 30.0, 12.0), (10.0, 10.0, 17.0)])
+def test_agents_have_all_of_their_time_before_a_root_is_one_of_another_cluster(
+    client_timeout: float, agent_timeout: float, at: float
+) -> None:
+    fake = FakeScheduler(client_timeout=client_timeout, agent_timeout=agent_timeout)
+    nested = fake.come_back("client", CLIENT, SESSION, store="/late", agents=u32())
+    fake.say(nested, FUNCTION, task(10, 1, root=roots.root_of(ROOT)), ClientReturn())
+
+    def go_on(upto: float, *agents: int) -> None:
+        while fake.now < upto:
+            fake.wait(1.0)
+            for peer in (nested, *agents):
+                fake.say(peer, Heartbeat(1, workers=2 * (peer != nested)))
+
+    go_on(9.0)
+    fake.come_back("agent", OTHER, 71, store="/other")
+    fake.say(OTHER, inventory())
+    go_on(at, OTHER)
+    fake.come_back("agent", AGENT, 70, store="/late")
+    fake.say(AGENT, inventory())
+    go_on(at + 2 * agent_timeout + client_timeout, OTHER, AGENT)
+    assert fake.core.state.roots.past == {roots.root_of(ROOT): Fate.GIVEN_UP}
+    assert len([message for number in (OTHER, AGENT) for message in fake.heard(number, TaskCancel)]) == 1
+    assert validate(fake.core.state) == []
+
+
+def test_a_root_is_not_given_up_before_the_client_that_it_is(fake: FakeScheduler) -> None:
+    """An agent has told of it later than others had named it."""
+    patience = fake.core._limits.client_timeout
+    other = fake.agent(2)
+    nested = fake.come_back("client", 1010, 8, number=0, agents=u32())
+    fake.say(nested, FUNCTION, ClientReturn(), task(10, 1, root=roots.root_of(SESSION)))
+    rest(fake, 0.75, other, nested)
+    agent_back(fake, inventory((10, 0, 1)))
+    rest(fake, 0.5, other, nested, AGENT)
+    assert fake.now > patience
+    assert CLIENT in fake.core.state.returning.absent
+    assert not fake.heard(other, TaskCancel)
+    back(fake, task(10, 1))
+    rest(fake, 2, other, nested, AGENT, CLIENT)
+    assert not fake.heard(other, TaskCancel)
+    fake.say(CLIENT, DisconnectRequest())
+    assert [list(asked.spans) for asked in fake.heard(other, TaskCancel)] == [[(nested, 10, 0, 1)]]
+    assert validate(fake.core.state) == []
+
+
 def test_who_comes_from_another_scheduler_later_does_not_have_a_guests_rows_cancelled(fake: FakeScheduler) -> None:
     """For that long nobody knows whether the guest is one, once more; a root of its was given up before."""
     back(fake, task(10, 1, root=roots.root_of(ROOT)))

@@ -49,6 +49,7 @@ from scaler.scheduler.core import placement, roots
 from scaler.scheduler.core.events import Stirred
 from scaler.scheduler.core.placement import MOST_LEFT
 from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
+from scaler.scheduler.state import root_records
 from scaler.scheduler.state.agent_records import MOST_PRIORITIES
 from scaler.scheduler.state.batch_records import attempts_of
 from scaler.scheduler.state.validate import validate
@@ -939,21 +940,24 @@ def test_whoever_names_a_root_ends_nobody_elses_rows() -> None:
     assert fake.ends(victim) == []
 
 
-def test_roots_that_are_not_here_are_waited_for_as_long_as_something_is_submitted_for_them() -> None:
+def test_whoever_names_many_roots_that_are_not_here_has_few_of_them_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(root_records, "MOST_AWAITED", 10)
     fake = FakeScheduler(1)
-    (agent,) = fake.agents
     hostile, nested = fake.client("/store"), fake.client("/store")
     fake.say(nested, task(10, 20, root=777))
     for i in range(1, 50):
         fake.say(hostile, task(10 * i, 1, root=1000 + i))
         fake.cancel(hostile, (10 * i, 0, 1))
-    assert list(fake.core.state.roots.awaited) == [777]
-    assert validate(fake.core.state) == []
+    assert len(fake.core.state.roots.awaited) == 10
+    fake.say(hostile, *(task(10_000 + 10 * i, 1, root=2000 + i) for i in range(20)))
+    assert len(fake.core.state.roots.batches) == 21
     for number in (hostile, nested):
         fake.lose(number)
-    assert not fake.core.state.roots.awaited
+    assert len(fake.core.state.roots.awaited) == 10
     assert not fake.core.state.roots.batches
-    assert fake.core.state.agents[agent]
+    fake.wait(fake.core._limits.client_timeout + 0.1)
+    assert not fake.core.state.roots.awaited
+    assert validate(fake.core.state) == []
 
 
 def test_of_clients_that_have_left_the_last_ones_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -990,12 +994,18 @@ def test_nobody_remembers_who_has_submitted_something_once_that_has_ended() -> N
     assert validate(fake.core.state) == []
 
 
-def test_no_stranger_keeps_what_was_submitted_for_a_root_that_is_lost_while_nothing_may_be_handed_out() -> None:
+@pytest.mark.parametrize("submits", ["before", "after"])
+def test_no_stranger_keeps_what_was_submitted_for_a_root_that_is_lost_while_nothing_may_be_handed_out(
+    submits: str,
+) -> None:
     """Whoever names it from elsewhere keeps his own rows at most: it was here, so it is of this cluster."""
     fake = FakeScheduler(1)
     root, nested, stranger = fake.client(), fake.client("/store"), fake.client("/elsewhere")
-    fake.say(nested, task(10, 1, root=root_of(root)))
+    if submits == "before":
+        fake.say(nested, task(10, 1, root=root_of(root)))
     fake.handle(ev.HandOut(False, "it stands by"), ev.Lost(root, "its connection closed"))
+    if submits == "after":
+        fake.say(nested, task(10, 1, root=root_of(root)))
     fake.say(stranger, task(20, 1, root=root_of(root)))
     fake.handle(ev.HandOut(True))
     for _ in range(5):
@@ -1184,6 +1194,55 @@ def test_one_of_the_rows_that_an_agent_was_to_cancel_comes_back_and_is_cancelled
     assert [lo for _, lo, _, _ in fake.ends(client)] == left
     assert not fake.core.state.agents[agent].withdrawals
     assert validate(fake.core.state) == []
+
+
+def test_that_a_row_runs_answers_nothing_but_what_would_have_let_it_run() -> None:
+    """It was cancelled, and again, with force: the first answer is no answer to the second question."""
+    fake = FakeScheduler(1, retries_on_loss=2)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    fake.cancel(client, (10, 0, 1))
+    fake.cancel(client, (10, 0, 1), force=True)
+    fake.say(agent, spans(TaskRunning, client, (10, 0, 1)))
+    fake.lose(agent)
+    assert fake.ends(client) == [(10, 0, 1, CANCELLED)]
+
+
+def test_a_row_that_was_to_be_cancelled_and_comes_to_its_agent_once_more_is_to_be_cancelled_there() -> None:
+    """Its worker has died; what it needs is there alone."""
+    fake = FakeScheduler(1, 1, retries_on_loss=3)
+    client = fake.client()
+    fake.say(client, graph(10, [[]], [0]))
+    (home,) = [agent for agent in fake.agents if fake.holds(agent)]
+    fake.report(home, client, result(10, 0, 1, STORED))
+    fake.ends(client)
+    fake.say(client, dependent(20, 10))
+    (at,) = [agent for agent in fake.agents if fake.holds(agent)]
+    fake.say(at, ObjectMissing(rows=spans(Spans, client, (20, 0, 1))))
+    assert fake.holds(home) == 1
+    fake.heard(home)
+    fake.cancel(client, (20, 0, 1), force=True)
+    assert [list(asked.spans) for asked in fake.heard(home, TaskCancel)] == [[(client, 20, 0, 1)]]
+    fake.report(home, client, result(20, 0, 1, LOST))
+    kinds = [type(message) for message in fake.heard(home) if isinstance(message, Task | TaskCancel)]
+    assert kinds == [Task, TaskCancel]
+    fake.report(home, client, result(20, 0, 1, CANCELLED))
+    assert fake.ends(client) == [(20, 0, 1, CANCELLED)]
+    assert not fake.core.state.agents[home].withdrawals
+
+
+def test_what_is_left_of_a_question_is_looked_at_only_if_rows_came_back() -> None:
+    """What an agent was asked for stays one question, however its rows end: each result is looked at with all."""
+    fake = FakeScheduler(100)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 100))
+    fake.cancel(client, (10, 0, 100), force=True)
+    for row in range(1, 99, 2):
+        fake.report(agent, client, result(10, row, row + 1, CANCELLED))
+    (asked,) = fake.core.state.agents[agent].withdrawals[client]
+    assert (asked.lo, asked.hi) == (0, 100)
 
 
 def test_a_claim_gets_queued_rows_at_once_and_others_by_their_agent() -> None:

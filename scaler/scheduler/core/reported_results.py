@@ -22,10 +22,19 @@ from scaler.scheduler.core import finishing, late_rows, placement, retrying, sto
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import AGENT, Batch
+from scaler.scheduler.state.batch_records import AGENT, DONE, Batch
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.transitions import Cause
+
+
+def are_back(client: ClientRecord, spans: list[SpanResult]) -> bool:
+    """Some rows of these results, which were taken, have not ended: they run once more."""
+    batches = [client.batches.get(span.batch) for span in spans]
+    return any(
+        batch is not None and not batch.are_in(span.lo, span.hi, DONE)
+        for span, batch in zip(spans, batches, strict=True)
+    )
 
 
 def take(

@@ -9,7 +9,7 @@ wait.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from scaler.errors import ProtocolError
@@ -265,12 +265,22 @@ def next_deadline(state: ClusterState) -> float:
 
 def give_up_absent(state: ClusterState, out: Outgoing) -> list[int]:
     """Clients that did not come back in time will not; the sessions that they had."""
-    sessions: dict[int, None] = {}
-    for number in [n for n, deadline in state.returning.absent.items() if state.now >= deadline]:
+    overdue = [number for number, deadline in state.returning.absent.items() if state.now >= deadline]
+    sessions = list(_sessions(state, overdue))
+    for number in overdue:
         out.log("INFO", f"client {number} did not come back")
-        sessions.update((held.session, None) for held in state.returning.holdings.get(number, {}).values())
         lose_client(state, out, number)
-    return list(sessions)
+    return sessions
+
+
+def sessions_of_absent(state: ClusterState) -> dict[int, None]:
+    """The sessions of clients that did not come yet and of which agents have something."""
+    return _sessions(state, state.returning.absent)
+
+
+def _sessions(state: ClusterState, numbers: Iterable[int]) -> dict[int, None]:
+    holdings = state.returning.holdings
+    return {held.session: None for number in numbers for held in holdings.get(number, {}).values()}
 
 
 def _drop(state: ClusterState, out: Outgoing, number: int, agent: int) -> None:

@@ -18,7 +18,6 @@ one, which leads.
 """
 
 from collections.abc import Iterable
-from itertools import islice
 
 from scaler.common.digest import blake2b
 from scaler.protocol.codes import NO_ROOT
@@ -29,12 +28,14 @@ from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.batch_records import Batch
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.root_records import AwaitedRoot, Fate
+from scaler.scheduler.state.root_records import MOST_AWAITED, AwaitedRoot, Fate
 
 #: roots that don't come any more and are remembered
 MOST_PAST = 10_000
 #: roots that are given up in one step; the others in the next ones
 MOST_AT_ONCE = 1_000
+#: times that one is given more time, as agents may come yet: who comes may say so again and again
+MOST_TIMES = 5
 
 
 def root_of(session: int) -> int:
@@ -58,10 +59,15 @@ def note(state: ClusterState, client: ClientRecord, root: int, patience: float) 
         return client.root
     awaited = roots.awaited.get(root)
     if awaited is None:
-        awaited = roots.awaited[root] = AwaitedRoot(state.now + patience)
+        awaited = roots.awaited[root] = AwaitedRoot(_deadline(state, patience))
     if client.store and not is_ours:
         awaited.strangers[client.number] = None
     return root
+
+
+def _deadline(state: ClusterState, patience: float) -> float:
+    """When a root is given up that is waited for from now on: never sooner than one from before."""
+    return max(state.now + patience, state.returning.settled)
 
 
 def _may_agents_come(state: ClusterState) -> bool:
@@ -105,14 +111,18 @@ def forget(state: ClusterState, client: ClientRecord) -> None:
     del numbers[client.number]
     if not numbers:
         del state.roots.here[client.root]
+    if client.store:
+        for awaited in state.roots.awaited.values():
+            awaited.strangers.pop(client.number, None)
 
 
 def miss(state: ClusterState, out: Outgoing, root: int, patience: float) -> list[Move]:
     """A client is lost. While rows may not be handed out it may be at the scheduler that leads, and is waited for."""
     if state.hands_out:
         return leave(state, out, root)
-    if root in state.roots.batches and root not in state.roots.here:  # if nobody has named it yet, from then on
-        state.roots.awaited[root] = AwaitedRoot(state.now + patience, was_here=True)
+    roots = state.roots
+    if root not in roots.here and (root in roots.batches or len(roots.awaited) < MOST_AWAITED):
+        roots.awaited[root] = AwaitedRoot(_deadline(state, patience), is_ours=True)
     return []
 
 
@@ -149,16 +159,27 @@ def are_due(state: ClusterState) -> bool:
     return state.now >= first.deadline and not returning.may_be_elsewhere(state)
 
 
-def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int]) -> list[Move]:
+def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], patience: float) -> list[Move]:
     """Roots that did not come back in time will not, nor clients that agents have told of, by these `sessions`."""
     roots = state.roots
     moves: list[Move] = []
     for root in map(root_of, sessions):
         moves += leave(state, out, root)  # unless it is here: an agent may say anything
-    for root, awaited in [*islice(roots.awaited.items(), MOST_AT_ONCE)]:
-        if state.now < awaited.deadline:
+    due: list[int] = []
+    for root, awaited in roots.awaited.items():
+        if state.now < awaited.deadline or len(due) == MOST_AT_ONCE:
             break
-        moves += _give_up(state, out, root, awaited)
+        due.append(root)
+    told = set(map(root_of, returning.sessions_of_absent(state))) if due else set()
+    for root in due:
+        awaited = roots.awaited.pop(root)
+        awaited.is_ours = awaited.is_ours or root in told
+        may_come = awaited.strangers and _may_agents_come(state) and awaited.times < MOST_TIMES
+        if root in told or may_come:
+            awaited.deadline, awaited.times = _deadline(state, patience), awaited.times + 1
+            roots.awaited[root] = awaited
+        else:
+            moves += _give_up(state, out, root, awaited)
     return moves
 
 
@@ -166,13 +187,13 @@ def _give_up(state: ClusterState, out: Outgoing, root: int, awaited: AwaitedRoot
     """A root did not come. Who is in no worker here may be of another cluster: nothing of his is cancelled."""
     roots = state.roots
     submitters = [state.clients[number] for number in roots.batches.get(root, ())]
-    strangers = [state.clients[number] for number in awaited.strangers if number in state.clients]
-    is_foreign = not awaited.was_here and not all(map(roots.has_agent_of, strangers))
+    strangers = [state.clients[number] for number in awaited.strangers]
+    is_foreign = not awaited.is_ours and not all(map(roots.has_agent_of, strangers))
     _settle(state, root, Fate.FOREIGN if is_foreign else Fate.GIVEN_UP)
     moves: list[Move] = []
     for client in submitters:
         batches = [*roots.batches[root][client.number]]
-        if awaited.was_here or (roots.has_agent_of(client) and not is_foreign):
+        if awaited.is_ours or (roots.has_agent_of(client) and not is_foreign):
             moves += cancel(state, out, client, batches)
         else:
             for batch in batches:

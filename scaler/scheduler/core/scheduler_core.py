@@ -406,7 +406,8 @@ class SchedulerCore:
         """Put together the work of clients of which all is known; give up those that don't come."""
         state = self.state
         if not returning.may_be_elsewhere(state):
-            self._run(roots.give_up_absent(state, self._out, returning.give_up_absent(state, self._out)))
+            sessions = returning.give_up_absent(state, self._out)
+            self._run(roots.give_up_absent(state, self._out, sessions, self._limits.client_timeout))
         for number in returning.complete(state):
             client = state.clients[number]
             try:
@@ -595,7 +596,8 @@ class SchedulerCore:
         elif not reported_results.forward(self.state, self._out, agent, client, message):
             self._take_results(agent, client, spans_of(message))
         if client.number in agent.withdrawals:
-            self._answer_withdrawals(agent, (client.number,))
+            are_back = reported_results.are_back(client, spans_of(message))
+            self._run(withdrawing.answer_for(self.state, self._out, agent, (client.number,), are_back))
 
     def _take_results(self, agent: AgentRecord, client: ClientRecord, spans: list[SpanResult]) -> None:
         if agent.number not in self.state.agents or client.number not in self.state.clients:

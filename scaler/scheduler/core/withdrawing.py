@@ -121,6 +121,16 @@ def hold(state: ClusterState, out: Outgoing, client: ClientRecord, message: Task
     out.send(client.number, held.parts()[0])  # of others it is not told: it asks about these one by one
 
 
+def ask_again(out: Outgoing, agent: AgentRecord, batch: Batch, lo: int, hi: int) -> None:
+    """Rows go to an agent once more; if it was to cancel them when they came back, it has not heard that of these."""
+    for asked in agent.withdrawals.get(batch.client, ()):
+        a, b = max(lo, asked.lo), min(hi, asked.hi)
+        if asked.batch is batch and asked.kind is not WithdrawalKind.CLAIM and a < b:
+            spans = Spans()
+            spans.add(batch.client, batch.id, a, b)
+            out.ask(agent.number, batch.client, TaskCancel(spans, asked.kind is WithdrawalKind.FORCE))
+
+
 def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskClaim) -> list[Move]:
     """A task waits for rows and offers to run them: it gets those that no agent has, agents are asked for others."""
     granted, refused = Spans(), Spans()
@@ -170,7 +180,7 @@ def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message
         running = TaskRunning()
         running.add(client.number, batch.id, lo, hi)
         out.send(client.number, running)
-    _settle(agent, answered, are_claims=False)
+    _settle(agent, answered, WithdrawalKind.CANCEL)
     return answer_for(state, out, agent, message.clients)
 
 
@@ -197,13 +207,13 @@ def take_claim_response(
     answered: Answered = {}
     for number, batch_id, lo, hi in (*message.granted, *message.refused):
         answered.setdefault((number, batch_id), []).append((lo, hi))
-    _settle(agent, answered, are_claims=True)
+    _settle(agent, answered, WithdrawalKind.CLAIM)
     for client in {**granted, **refused}:
         out.send(client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans())))
     return moves + answer_for(state, out, agent, [client.number for client in granted])  # it may have cancelled them
 
 
-def _settle(agent: AgentRecord, answered: Answered, are_claims: bool) -> None:
+def _settle(agent: AgentRecord, answered: Answered, kind: WithdrawalKind) -> None:
     """An agent has said what becomes of these rows; of others it may still say so, or be lost before."""
     for spans in answered.values():
         spans.sort()
@@ -211,7 +221,7 @@ def _settle(agent: AgentRecord, answered: Answered, are_claims: bool) -> None:
         left: dict[Withdrawal, None] = {}
         for asked in agent.withdrawals.pop(client, ()):
             spans = answered.get((client, asked.batch.id), [])
-            if not spans or (asked.kind is WithdrawalKind.CLAIM) is not are_claims:
+            if not spans or asked.kind is not kind:
                 left[asked] = None
                 continue
             lo = asked.lo
@@ -227,15 +237,17 @@ def _settle(agent: AgentRecord, answered: Answered, are_claims: bool) -> None:
             agent.withdrawals[client] = left
 
 
-def answer_for(state: ClusterState, out: Outgoing, agent: AgentRecord, clients: Iterable[int]) -> list[Move]:
+def answer_for(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, clients: Iterable[int], are_back: bool = True
+) -> list[Move]:
     """Rows of clients that an agent was asked for may not be there any more: what is queued again can be taken here.
 
-    A claim is answered by the agent in any case, unless it is lost.
+    A claim is answered by the agent in any case, unless it is lost. `are_back` is False if rows have ended alone.
     """
-    return [move for number in dict.fromkeys(clients) for move in _answer_one(state, out, agent, number)]
+    return [move for number in dict.fromkeys(clients) for move in _answer_one(state, out, agent, number, are_back)]
 
 
-def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: int) -> list[Move]:
+def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: int, are_back: bool) -> list[Move]:
     place, lost = AGENT + agent.number, agent.number not in state.agents
     withdrawals, client = agent.withdrawals.pop(number, None), state.clients.get(number)
     moves: list[Move] = []
@@ -245,19 +257,24 @@ def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: 
     for asked in withdrawals:
         if not asked.batch.left:
             continue
-        if asked.batch.are_in(asked.lo, asked.hi, place) or (asked.kind is WithdrawalKind.CLAIM and not lost):
+        _, batch, lo, hi = asked
+        is_there, spans = place in batch.place[lo:hi], Spans()
+        if asked.kind is WithdrawalKind.CLAIM:
+            if lost:
+                spans.add(client.number, batch.id, lo, hi)
+                moves += claim(state, out, client, TaskClaim(spans.clients, spans.batches, spans.spans))
+            else:
+                left[asked] = None
+            continue
+        if are_back or not is_there:
+            for where, a, b in batch.runs(lo, hi):
+                if where not in (place, DONE):
+                    spans.add(client.number, batch.id, a, b)
+        if is_there and not spans:
             left[asked] = None
             continue
-        spans, lo = Spans(), asked.lo
-        for a, b in [*asked.batch.spans_in(place, asked.lo, asked.hi), (asked.hi, asked.hi)]:
-            if lo < a:
-                spans.add(client.number, asked.batch.id, lo, a)
-            if a < b:
-                left[asked._replace(lo=a, hi=b)] = None
-            lo = b
-        if asked.kind is WithdrawalKind.CLAIM:
-            moves += claim(state, out, client, TaskClaim(spans.clients, spans.batches, spans.spans))
-        else:
+        left.update(dict.fromkeys(asked._replace(lo=a, hi=b) for a, b in batch.spans_in(place, lo, hi)))
+        if spans:
             moves += cancel(state, out, client, TaskCancel(spans, asked.kind is WithdrawalKind.FORCE))
     if left:
         agent.withdrawals.setdefault(number, {}).update(left)

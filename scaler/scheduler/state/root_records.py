@@ -9,6 +9,9 @@ from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch
 from scaler.scheduler.state.client_records import ClientRecord
 
+#: roots that are waited for, though nothing that is submitted for them is to run
+MOST_AWAITED = 10_000
+
 
 class Fate(IntEnum):
     """What is known of a root that is not here."""
@@ -27,8 +30,10 @@ class AwaitedRoot:
 
     #: when it is given up, seconds
     deadline: float
-    #: it was here, and so is none of another cluster
-    was_here: bool = False
+    #: it is none of another cluster: it was here, or an agent has something of it
+    is_ours: bool = False
+    #: how often it was given more time
+    times: int = 0
     #: numbers of clients that have named it from workers of agents that were not here
     strangers: dict[int, None] = field(default_factory=dict)
 
@@ -41,7 +46,7 @@ class Roots:
     here: dict[int, dict[int, None]] = field(default_factory=dict)
     #: root -> number of another client -> what that has submitted for it and has not ended; dicts as ordered sets
     batches: dict[int, dict[int, dict[Batch, None]]] = field(default_factory=dict)
-    #: those of `batches` that may come yet, by deadline, ascending
+    #: those that may come yet, by deadline, ascending
     awaited: dict[int, AwaitedRoot] = field(default_factory=dict)
     #: the last ones of those that don't come any more, in order
     past: dict[int, Fate] = field(default_factory=dict)
@@ -71,7 +76,8 @@ class Roots:
             del by_client[client.number]
             if not by_client:
                 del self.batches[root]
-                self.awaited.pop(root, None)
+                if len(self.awaited) > MOST_AWAITED:  # else more may be submitted for it, by what has just ended
+                    self.awaited.pop(root, None)
 
     # ---- agents ------------------------------------------------------------------------------------------------------
     def add_store(self, agent: AgentRecord) -> None:

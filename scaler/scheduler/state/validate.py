@@ -254,7 +254,7 @@ def _known_roots(state: ClusterState) -> Iterator[Finding]:
             if client is None or not batches or any(client.batches.get(batch.id) is not batch for batch in batches):
                 yield Finding(f"client {number} submits for root {root} what is not there")
     for root in roots.awaited:
-        if root not in roots.batches or root in roots.here or root in roots.past:
+        if root in roots.here or root in roots.past:
             yield Finding(f"root {root} is waited for in vain")
     deadlines = [awaited.deadline for awaited in roots.awaited.values()]
     if deadlines != sorted(deadlines):

@@ -82,7 +82,7 @@ def check_empty(core: SchedulerCore, agents: dict[str, AgentCore]) -> None:
     require(not state.queues.rows and len(state.queues.items()) <= 16, f"the scheduler has {state.queues.rows} queued")
     require(core._out.is_empty and not state.touched, "the scheduler has something to send")
     require(not state.returning and not state.returning.holdings, "the scheduler waits for somebody to come back")
-    require(not state.roots.batches and not state.roots.awaited, "the scheduler knows of tasks of roots")
+    require(not state.roots.batches, "the scheduler knows of tasks of roots")
     for agent in state.agents.values():
         require(
             not agent.holdings.keys and not agent.batches and not agent.load.outstanding,
