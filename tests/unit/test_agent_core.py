@@ -651,6 +651,24 @@ def test_what_a_worker_gave_back_before_it_was_ended_is_not_lost() -> None:
     assert fake.core.state.queued == 3
 
 
+@pytest.mark.parametrize("second", ["cancel", "claim"])
+def test_a_row_that_is_to_end_even_if_it_runs_is_ended_whatever_else_is_asked_for(second: str) -> None:
+    fake = FakeAgent()
+    fake.give(10, 0, 1)
+    cancel(fake, 10, 0, 1, force=True)
+    token = recall(fake)
+    fake.said.clear()
+    if second == "cancel":
+        cancel(fake, 10, 0, 1)
+    else:
+        fake.tell(spans(TaskClaim, C, (10, 0, 1)))
+    refused = [list(said.refused) for said in fake.said if isinstance(said, TaskClaimResponse)]
+    assert refused == ([] if second == "cancel" else [[(C, 10, 0, 1)]])
+    fake.give_back(0, token)
+    assert fake.killed == [0]
+    assert not [said for said in fake.said if isinstance(said, TaskRunning)]
+
+
 def test_claimed_rows_are_granted_unless_they_run() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 3)

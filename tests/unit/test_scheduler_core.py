@@ -1232,6 +1232,52 @@ def test_a_row_that_was_to_be_cancelled_and_comes_to_its_agent_once_more_is_to_b
     assert not fake.core.state.agents[home].withdrawals
 
 
+@pytest.mark.parametrize("how", ["force", "cancel", "root"])
+def test_a_row_that_ended_among_those_to_be_cancelled_may_be_computed_again_for_others(how: str) -> None:
+    """The question is still open, for its other row."""
+    fake = FakeScheduler(2, retries_on_loss=3)
+    (first,) = fake.agents
+    root, client = fake.client(), fake.client("/store")
+    made = graph(10, [[], []], [0, 1])
+    made.root = root_of(root) if how == "root" else 0
+    fake.say(client, made)
+    if how == "root":
+        fake.lose(root)
+    else:
+        fake.cancel(client, (10, 0, 2), force=how == "force")
+    fake.report(first, client, result(10, 0, 1, STORED))
+    fake.say(first, Heartbeat(1, workers=1))
+    second = fake.agent(9)
+    fake.say(first, ObjectGone(u32([client]), u64([10]), True))
+    fake.say(client, dependent(20, 10))
+    fake.ends(client)
+    for agent in (first, second):
+        fake.heard(agent)
+    fake.report(first, client, result(10, 1, 2, CANCELLED))
+    assert fake.ends(client) == [(10, 1, 2, CANCELLED)]
+    assert not [message for agent in (first, second) for message in fake.heard(agent, TaskCancel)]
+    assert fake.core.state.clients[client].batches[10].is_recomputing(0, 1)
+    assert fake.core.state.clients[client].batches[20].left == 1
+    assert validate(fake.core.state) == []
+
+
+def test_a_row_whose_input_comes_with_the_word_that_it_is_lost_is_to_be_cancelled_where_it_goes() -> None:
+    """It is ready at once, at the agent that was to cancel it."""
+    fake = FakeScheduler(4, retries_on_loss=3)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, graph(10, [[]], [0]))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    fake.say(client, dependent(20, 10))
+    fake.say(agent, ObjectGone(u32([client]), u64([10]), True))
+    fake.say(client, ObjectRequest(u32([client]), u64([10])))
+    fake.cancel(client, (20, 0, 1), force=True)
+    fake.heard(agent)
+    fake.report(agent, client, result(20, 0, 1, LOST), result(10, 0, 1, STORED))
+    kinds = [type(message) for message in fake.heard(agent) if isinstance(message, Task | TaskCancel)]
+    assert kinds == [Task, TaskCancel]
+
+
 def test_what_is_left_of_a_question_is_looked_at_only_if_rows_came_back() -> None:
     """What an agent was asked for stays one question, however its rows end: each result is looked at with all."""
     fake = FakeScheduler(100)

@@ -50,7 +50,8 @@ def withdraw(state: HostState, out: Outgoing, spans: Spans, what: WithdrawalKind
             for a, b in dispatch.left:
                 rows = range(max(a, lo), min(b, hi))
                 found += len(rows)
-                _withdraw_from(state, out, worker, client, batch, rows, what)
+                for row in _withdraw_from(state, out, worker, client, batch, rows, what):
+                    gone.add(client, batch, row, row + 1)
         if found < hi - lo and what is WithdrawalKind.CLAIM:
             gone.add(client, batch, lo, hi)
     if gone:
@@ -59,17 +60,24 @@ def withdraw(state: HostState, out: Outgoing, spans: Spans, what: WithdrawalKind
 
 def _withdraw_from(
     state: HostState, out: Outgoing, worker: WorkerRecord, client: int, batch: int, rows: range, what: WithdrawalKind
-) -> None:
+) -> list[int]:
+    """Have rows back from a worker; those that are claimed and are to end even if they run, so are not to be had."""
+    taken: list[int] = []
     if not rows:
-        return
+        return taken
+    withdrawing = state.withdrawals.withdrawing
     for row in rows:
-        state.withdrawals.withdrawing[client, batch, row] = what
+        if withdrawing.get((client, batch, row)) is not WithdrawalKind.FORCE:
+            withdrawing[client, batch, row] = what
+        elif what is WithdrawalKind.CLAIM:
+            taken.append(row)
     first = worker.first
     worker_commands.recall(state, out, worker, keep=0)
     if what is WithdrawalKind.FORCE:
         state.withdrawals.look_at[worker.slot] = state.now + FORCE_PATIENCE
         if first.origin.key == (client, batch) and first.left and first.left[0][0] in rows:
             out.add(LookAt(worker.slot))  # it may have begun other rows since it told of any
+    return taken
 
 
 def look_at_silent(state: HostState, out: Outgoing) -> float:

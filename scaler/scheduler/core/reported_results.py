@@ -18,7 +18,7 @@ from scaler.protocol.messages import (
     u32,
 )
 from scaler.protocol.results import SpanResult, cut, each_of, misplaced
-from scaler.scheduler.core import finishing, late_rows, placement, retrying, stored_objects
+from scaler.scheduler.core import finishing, late_rows, placement, retrying, stored_objects, withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
@@ -28,13 +28,14 @@ from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.transitions import Cause
 
 
-def are_back(client: ClientRecord, spans: list[SpanResult]) -> bool:
-    """Some rows of these results, which were taken, have not ended: they run once more."""
-    batches = [client.batches.get(span.batch) for span in spans]
-    return any(
-        batch is not None and not batch.are_in(span.lo, span.hi, DONE)
-        for span, batch in zip(spans, batches, strict=True)
-    )
+def still_to_run(client: ClientRecord, spans: list[SpanResult]) -> withdrawing.Answered:
+    """Of results that were taken those whose rows have not ended: they run once more."""
+    left = []
+    for span in spans:
+        batch = client.batches.get(span.batch)
+        if batch is not None and not batch.are_in(span.lo, span.hi, DONE):
+            left.append((client.number, span.batch, span.lo, span.hi))
+    return withdrawing.by_batch(left)
 
 
 def take(

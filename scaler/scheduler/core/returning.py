@@ -239,14 +239,14 @@ def postpone(state: ClusterState, patience: float) -> None:
     until = state.now + patience
     state.returning.absent = dict.fromkeys(state.returning.absent, until)
     for root in state.roots.awaited.values():
-        root.deadline = until
+        root.deadline = max(until, state.returning.settled)
 
 
 def hand_out(state: ClusterState, may: bool, reason: str, patience: float, agent_timeout: float) -> None:
     """Rows may be handed out, or may not. Who was at the other scheduler, or on the way to it, comes from now on."""
     if may and not state.hands_out:
-        postpone(state, patience)
         state.returning.settled = max(state.returning.settled, state.now + agent_timeout)
+        postpone(state, patience)
     state.hands_out, state.why_not = may, reason
 
 

@@ -81,19 +81,12 @@ def is_over(state: ClusterState, root: int) -> bool:
 
 
 def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, batches: Iterable[Batch]) -> list[Move]:
-    """Cancel batches of a client whose root has left; not what is computed again, as rows of others may need it."""
+    """Cancel batches of a client whose root has left; rows of others may need what is computed again."""
     spans = Spans()
     for batch in batches:
-        for lo, hi in _first_runs(batch):
+        for lo, hi in withdrawing.first_runs(batch, 0, batch.rows):
             spans.add(client.number, batch.id, lo, hi)
     return withdrawing.cancel(state, out, client, TaskCancel(spans, force=True)) if spans else []
-
-
-def _first_runs(batch: Batch) -> list[tuple[int, int]]:
-    """The rows of a batch that are not computed again, as spans."""
-    again = sorted(batch.lineage.recomputing) if batch.lineage is not None else []
-    found = zip([0, *(row + 1 for row in again)], [*again, batch.rows], strict=True)
-    return [(lo, hi) for lo, hi in found if lo < hi]
 
 
 # ---- who comes and goes ----------------------------------------------------------------------------------------------

@@ -440,7 +440,8 @@ class SchedulerCore:
                 self._take_results(agent, client, [span])
             except ProtocolError as problem:
                 self._lost(agent.number, f"sent {problem}", is_told=True)
-            self._answer_withdrawals(agent, (client.number,))  # the client has said again what it had cancelled
+            back = {(client.number, span.batch): [(span.lo, span.hi)]}
+            self._answer_withdrawals(agent, (client.number,), back)  # the client has said again what it had cancelled
         for number, letter in work.mail:
             self._received(number, letter)
         for message in work.messages[work.first_new :]:
@@ -596,8 +597,7 @@ class SchedulerCore:
         elif not reported_results.forward(self.state, self._out, agent, client, message):
             self._take_results(agent, client, spans_of(message))
         if client.number in agent.withdrawals:
-            are_back = reported_results.are_back(client, spans_of(message))
-            self._run(withdrawing.answer_for(self.state, self._out, agent, (client.number,), are_back))
+            self._answer_withdrawals(agent, (client.number,), reported_results.still_to_run(client, spans_of(message)))
 
     def _take_results(self, agent: AgentRecord, client: ClientRecord, spans: list[SpanResult]) -> None:
         if agent.number not in self.state.agents or client.number not in self.state.clients:
@@ -618,11 +618,13 @@ class SchedulerCore:
         balancing.end_recall(agent, load.outstanding < before)
         if load.is_leaving and load.workers > load.slots:  # the task that it gets rows for does not wait any more
             placement.resize(self.state, agent, load.slots, load.is_full)  # until it says otherwise
-        self._answer_withdrawals(agent, message.clients)
+        self._answer_withdrawals(agent, message.clients, withdrawing.by_batch(message))
 
-    def _answer_withdrawals(self, agent: AgentRecord, clients: Iterable[int]) -> None:
+    def _answer_withdrawals(
+        self, agent: AgentRecord, clients: Iterable[int], back: withdrawing.Answered = withdrawing.NOTHING
+    ) -> None:
         if agent.withdrawals:
-            self._run(withdrawing.answer_for(self.state, self._out, agent, clients))
+            self._run(withdrawing.answer_for(self.state, self._out, agent, clients, back))
 
     def _object_gone(self, agent: AgentRecord, message: ObjectGone) -> list[Move]:
         return recomputing.lose_copies(self.state, agent.number, list(message), message.with_worker)
@@ -630,7 +632,7 @@ class SchedulerCore:
     def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> None:
         for moves in stored_objects.take_missing(self.state, self._out, agent, message):
             self._run(moves)
-        self._answer_withdrawals(agent, agent.withdrawals)
+        self._answer_withdrawals(agent, agent.withdrawals, withdrawing.by_batch(message.rows))
 
     def _object_response(self, agent: AgentRecord, message: ObjectResponse) -> None:
         tries = self._limits.retries_on_loss

@@ -23,7 +23,7 @@ from scaler.scheduler.core import finishing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord, Withdrawal
-from scaler.scheduler.state.batch_records import AGENT, DONE, Batch, attempts_of
+from scaler.scheduler.state.batch_records import AGENT, DONE, Batch, attempts_of, lineage_of
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
@@ -31,6 +31,7 @@ from scaler.scheduler.state.cluster import ClusterState
 Elsewhere = dict[int, list[tuple[int, int]]]
 #: by client and batch the spans that an agent has answered for
 Answered = dict[tuple[int, int], list[tuple[int, int]]]
+NOTHING: Answered = {}
 
 
 def spans_at(state: ClusterState, agent: AgentRecord, spans: Spans) -> Iterator[tuple[ClientRecord, Batch, int, int]]:
@@ -121,16 +122,6 @@ def hold(state: ClusterState, out: Outgoing, client: ClientRecord, message: Task
     out.send(client.number, held.parts()[0])  # of others it is not told: it asks about these one by one
 
 
-def ask_again(out: Outgoing, agent: AgentRecord, batch: Batch, lo: int, hi: int) -> None:
-    """Rows go to an agent once more; if it was to cancel them when they came back, it has not heard that of these."""
-    for asked in agent.withdrawals.get(batch.client, ()):
-        a, b = max(lo, asked.lo), min(hi, asked.hi)
-        if asked.batch is batch and asked.kind is not WithdrawalKind.CLAIM and a < b:
-            spans = Spans()
-            spans.add(batch.client, batch.id, a, b)
-            out.ask(agent.number, batch.client, TaskCancel(spans, asked.kind is WithdrawalKind.FORCE))
-
-
 def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskClaim) -> list[Move]:
     """A task waits for rows and offers to run them: it gets those that no agent has, agents are asked for others."""
     granted, refused = Spans(), Spans()
@@ -163,6 +154,16 @@ def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: Tas
 
 
 # ---- what agents answer ----------------------------------------------------------------------------------------------
+def by_batch(spans: Iterable[tuple[int, int, int, int]]) -> Answered:
+    """Spans of (client, batch, lo, hi) by their batches, each's ascending."""
+    found: Answered = {}
+    for number, batch_id, lo, hi in spans:
+        found.setdefault((number, batch_id), []).append((lo, hi))
+    for each in found.values():
+        each.sort()
+    return found
+
+
 def forward_begun(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskBegun) -> None:
     """Tell clients of their rows that have run for a while."""
     for client, batch, lo, hi in spans_at(state, agent, message):
@@ -204,9 +205,7 @@ def take_claim_response(
         claimer = state.clients.get(number)
         if claimer is not None:
             refused.setdefault(claimer, Spans()).add(number, batch_id, lo, hi)
-    answered: Answered = {}
-    for number, batch_id, lo, hi in (*message.granted, *message.refused):
-        answered.setdefault((number, batch_id), []).append((lo, hi))
+    answered = by_batch([*message.granted, *message.refused])
     _settle(agent, answered, WithdrawalKind.CLAIM)
     for client in {**granted, **refused}:
         out.send(client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans())))
@@ -224,30 +223,23 @@ def _settle(agent: AgentRecord, answered: Answered, kind: WithdrawalKind) -> Non
             if not spans or asked.kind is not kind:
                 left[asked] = None
                 continue
-            lo = asked.lo
-            for a, b in spans:
-                if a >= asked.hi:
-                    break
-                if lo < a:
-                    left[asked._replace(lo=lo, hi=a)] = None
-                lo = max(lo, b)
-            if lo < asked.hi:
-                left[asked._replace(lo=lo)] = None
+            left.update(dict.fromkeys(_without(asked, spans)))
         if left:
             agent.withdrawals[client] = left
 
 
 def answer_for(
-    state: ClusterState, out: Outgoing, agent: AgentRecord, clients: Iterable[int], are_back: bool = True
+    state: ClusterState, out: Outgoing, agent: AgentRecord, clients: Iterable[int], back: Answered = NOTHING
 ) -> list[Move]:
     """Rows of clients that an agent was asked for may not be there any more: what is queued again can be taken here.
 
-    A claim is answered by the agent in any case, unless it is lost. `are_back` is False if rows have ended alone.
+    A claim is answered by the agent in any case, unless it is lost. `back`: the rows that have just come back from it;
+    they may be with it once more, and it has not heard that it is to cancel those.
     """
-    return [move for number in dict.fromkeys(clients) for move in _answer_one(state, out, agent, number, are_back)]
+    return [move for number in dict.fromkeys(clients) for move in _answer_one(state, out, agent, number, back)]
 
 
-def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: int, are_back: bool) -> list[Move]:
+def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: int, back: Answered) -> list[Move]:
     place, lost = AGENT + agent.number, agent.number not in state.agents
     withdrawals, client = agent.withdrawals.pop(number, None), state.clients.get(number)
     moves: list[Move] = []
@@ -255,30 +247,68 @@ def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: 
         return moves
     left: dict[Withdrawal, None] = {}
     for asked in withdrawals:
-        if not asked.batch.left:
+        kind, batch, lo, hi = asked
+        if not batch.left:
             continue
-        _, batch, lo, hi = asked
-        is_there, spans = place in batch.place[lo:hi], Spans()
-        if asked.kind is WithdrawalKind.CLAIM:
+        spans = Spans()
+        if kind is WithdrawalKind.CLAIM:
             if lost:
-                spans.add(client.number, batch.id, lo, hi)
+                spans.add(number, batch.id, lo, hi)
                 moves += claim(state, out, client, TaskClaim(spans.clients, spans.batches, spans.spans))
             else:
                 left[asked] = None
             continue
-        if are_back or not is_there:
-            for where, a, b in batch.runs(lo, hi):
-                if where not in (place, DONE):
-                    spans.add(client.number, batch.id, a, b)
-        if is_there and not spans:
-            left[asked] = None
-            continue
-        left.update(dict.fromkeys(asked._replace(lo=a, hi=b) for a, b in batch.spans_in(place, lo, hi)))
+        told = [(max(lo, a), min(hi, b)) for a, b in back.get((number, batch.id), ()) if a < hi and lo < b]
+        for part in _without(asked, told):
+            trimmed = _trimmed(part)
+            if place in batch.place[trimmed.lo : trimmed.hi]:
+                left[trimmed] = None
+            else:
+                told.append((trimmed.lo, trimmed.hi))
+        for a, b in told:
+            for c, d in first_runs(batch, a, b):
+                spans.add(number, batch.id, c, d)
         if spans:
-            moves += cancel(state, out, client, TaskCancel(spans, asked.kind is WithdrawalKind.FORCE))
+            moves += cancel(state, out, client, TaskCancel(spans, kind is WithdrawalKind.FORCE))
     if left:
         agent.withdrawals.setdefault(number, {}).update(left)
     return moves
+
+
+def _without(asked: Withdrawal, spans: list[tuple[int, int]]) -> list[Withdrawal]:
+    """What is left of a question once these rows, ascending, are answered for."""
+    left, lo = [], asked.lo
+    for a, b in spans:
+        if a >= asked.hi:
+            break
+        if lo < a:
+            left.append(asked._replace(lo=lo, hi=a))
+        lo = max(lo, b)
+    if lo < asked.hi:
+        left.append(asked._replace(lo=lo))
+    return left
+
+
+def _trimmed(asked: Withdrawal) -> Withdrawal:
+    """A question without the rows at its ends that have ended; those in between are not worth many questions."""
+    column, lo, hi = asked.batch.place, asked.lo, asked.hi
+    while lo < hi and column[lo] == DONE:
+        lo += 1
+    while lo < hi and column[hi - 1] == DONE:
+        hi -= 1
+    return asked if hi - lo == asked.hi - asked.lo else asked._replace(lo=lo, hi=hi)
+
+
+def first_runs(batch: Batch, lo: int, hi: int) -> list[tuple[int, int]]:
+    """The rows of [lo, hi) that are not computed again, as spans: nobody wants those cancelled who need their values.
+
+    Whoever had them cancelled has heard of their first ends.
+    """
+    if not batch.is_recomputing(lo, hi):
+        return [(lo, hi)] if lo < hi else []
+    again = sorted(row for row in lineage_of(batch).recomputing if lo <= row < hi)
+    found = zip([lo, *(row + 1 for row in again)], [*again, hi], strict=True)
+    return [(a, b) for a, b in found if a < b]
 
 
 def forget_client(agent: AgentRecord, client: int) -> None:

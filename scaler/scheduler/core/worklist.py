@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol.messages import ObjectRequest, u32, u64
-from scaler.scheduler.core import finishing, placement, reading, recomputing, routing, withdrawing
+from scaler.scheduler.core import finishing, placement, reading, recomputing, routing
 from scaler.scheduler.core.moves import AskClient, Fail, Hold, Move, Place, Queue, Remake, Reread, Route
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.transitions import Cause
 
 
 class Worklist:
@@ -65,8 +64,6 @@ class Worklist:
             transitions.queue(self._state, move.batch, move.lo, move.hi, move.cause, True)
             return
         transitions.place(self._state, move.batch, move.lo, move.hi, move.agent, move.cause)
-        if move.cause != Cause.READY and move.agent.withdrawals:
-            withdrawing.ask_again(self._out, move.agent, move.batch, move.lo, move.hi)
         placement.rotate(self._state, move.agent)
 
     def _hold(self, move: Hold) -> list[Move]:
