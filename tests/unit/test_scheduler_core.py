@@ -51,7 +51,7 @@ from scaler.scheduler.core.placement import MOST_LEFT
 from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
 from scaler.scheduler.state import root_records
 from scaler.scheduler.state.agent_records import MOST_PRIORITIES
-from scaler.scheduler.state.batch_records import attempts_of
+from scaler.scheduler.state.batch_records import AGENT, attempts_of
 from scaler.scheduler.state.validate import validate
 from scaler.serialize.record import decode_error
 
@@ -601,9 +601,9 @@ def test_a_cancelled_row_takes_those_that_depend_on_it_along() -> None:
     assert fake.core.state.clients[client].batches == {}
 
 
-def dependent(batch: int, *values: int) -> Task:
-    """A row with its own payload that needs values."""
-    return task(batch, 1, dependency_counts=u32([len(values)]), dependencies=u64(values))
+def dependent(batch: int, *values: int, rows: int = 1) -> Task:
+    """Rows with their own payload, each of which needs values."""
+    return task(batch, rows, dependency_counts=u32([len(values)]) * rows, dependencies=u64(values) * rows)
 
 
 def test_the_value_of_a_plain_pending_row_goes_to_the_rows_that_need_it() -> None:
@@ -1276,6 +1276,27 @@ def test_a_row_whose_input_comes_with_the_word_that_it_is_lost_is_to_be_cancelle
     fake.report(agent, client, result(20, 0, 1, LOST), result(10, 0, 1, STORED))
     kinds = [type(message) for message in fake.heard(agent) if isinstance(message, Task | TaskCancel)]
     assert kinds == [Task, TaskCancel]
+
+
+def test_one_of_the_rows_that_end_with_their_root_comes_to_its_agent_once_more() -> None:
+    fake = FakeScheduler(1, 1, retries_on_loss=3)
+    root, client = fake.client(), fake.client("/store")
+    fake.say(client, graph(10, [[]], [0]))
+    (home,) = [agent for agent in fake.agents if fake.holds(agent)]
+    fake.report(home, client, result(10, 0, 1, STORED))
+    more = dependent(20, 10, rows=3)
+    more.root = root_of(root)
+    fake.say(client, more)
+    for agent in fake.agents:
+        there = fake.core.state.clients[client].batches[20].spans_in(AGENT + agent)
+        if there:
+            fake.say(agent, ObjectMissing(rows=spans(Spans, client, *((20, lo, hi) for lo, hi in there))))
+    assert fake.holds(home) == 3
+    fake.lose(root)
+    fake.heard(home)
+    fake.report(home, client, result(20, 1, 2, LOST))
+    assert [list(asked.spans) for asked in fake.heard(home, TaskCancel)] == [[(client, 20, 1, 2)]]
+    assert validate(fake.core.state) == []
 
 
 def test_what_is_left_of_a_question_is_looked_at_only_if_rows_came_back() -> None:

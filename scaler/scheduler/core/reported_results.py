@@ -33,7 +33,7 @@ def still_to_run(client: ClientRecord, spans: list[SpanResult]) -> withdrawing.A
     left = []
     for span in spans:
         batch = client.batches.get(span.batch)
-        if batch is not None and not batch.are_in(span.lo, span.hi, DONE):
+        if batch is not None and span.hi <= batch.rows and not batch.are_in(span.lo, span.hi, DONE):
             left.append((client.number, span.batch, span.lo, span.hi))
     return withdrawing.by_batch(left)
 

@@ -4,9 +4,12 @@ Rows that no agent has are taken at once. For the others their agents are asked,
 until they have answered: rows that come back for another reason meanwhile are taken here.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import itemgetter
 
-from scaler.common.spans import joined
+from scaler.common.spans import joined, without
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import (
@@ -155,12 +158,20 @@ def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: Tas
 
 # ---- what agents answer ----------------------------------------------------------------------------------------------
 def by_batch(spans: Iterable[tuple[int, int, int, int]]) -> Answered:
-    """Spans of (client, batch, lo, hi) by their batches, each's ascending."""
+    """Spans of (client, batch, lo, hi) by their batches: each's rows once, ascending."""
     found: Answered = {}
     for number, batch_id, lo, hi in spans:
         found.setdefault((number, batch_id), []).append((lo, hi))
-    for each in found.values():
-        each.sort()
+    return {key: joined(each) if len(each) > 1 else each for key, each in found.items()}
+
+
+def _of_these(rows: list[tuple[int, int]], lo: int, hi: int) -> list[tuple[int, int]]:
+    """The rows of [lo, hi) among these, spans that are ascending and apart."""
+    found = []
+    for a, b in islice(rows, bisect_right(rows, lo, key=itemgetter(1)), None):
+        if a >= hi:
+            break
+        found.append((max(a, lo), min(b, hi)))
     return found
 
 
@@ -175,13 +186,12 @@ def forward_begun(state: ClusterState, out: Outgoing, agent: AgentRecord, messag
 
 def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskRunning) -> list[Move]:
     """Rows that were to be cancelled run: nobody waits for them to come back any more."""
-    answered: Answered = {}
-    for client, batch, lo, hi in spans_at(state, agent, message):
-        answered.setdefault((client.number, batch.id), []).append((lo, hi))
+    found = [(client.number, batch.id, lo, hi) for client, batch, lo, hi in spans_at(state, agent, message)]
+    for number, batch_id, lo, hi in found:
         running = TaskRunning()
-        running.add(client.number, batch.id, lo, hi)
-        out.send(client.number, running)
-    _settle(agent, answered, WithdrawalKind.CANCEL)
+        running.add(number, batch_id, lo, hi)
+        out.send(number, running)
+    _settle(agent, by_batch(found), WithdrawalKind.CANCEL)
     return answer_for(state, out, agent, message.clients)
 
 
@@ -205,8 +215,7 @@ def take_claim_response(
         claimer = state.clients.get(number)
         if claimer is not None:
             refused.setdefault(claimer, Spans()).add(number, batch_id, lo, hi)
-    answered = by_batch([*message.granted, *message.refused])
-    _settle(agent, answered, WithdrawalKind.CLAIM)
+    _settle(agent, by_batch([*message.granted, *message.refused]), WithdrawalKind.CLAIM)
     for client in {**granted, **refused}:
         out.send(client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans())))
     return moves + answer_for(state, out, agent, [client.number for client in granted])  # it may have cancelled them
@@ -214,12 +223,10 @@ def take_claim_response(
 
 def _settle(agent: AgentRecord, answered: Answered, kind: WithdrawalKind) -> None:
     """An agent has said what becomes of these rows; of others it may still say so, or be lost before."""
-    for spans in answered.values():
-        spans.sort()
     for client in dict.fromkeys(client for client, _ in answered):
         left: dict[Withdrawal, None] = {}
         for asked in agent.withdrawals.pop(client, ()):
-            spans = answered.get((client, asked.batch.id), [])
+            spans = _of_these(answered.get((client, asked.batch.id), []), asked.lo, asked.hi)
             if not spans or asked.kind is not kind:
                 left[asked] = None
                 continue
@@ -258,7 +265,7 @@ def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: 
             else:
                 left[asked] = None
             continue
-        told = [(max(lo, a), min(hi, b)) for a, b in back.get((number, batch.id), ()) if a < hi and lo < b]
+        told = _of_these(back.get((number, batch.id), []), lo, hi)
         for part in _without(asked, told):
             trimmed = _trimmed(part)
             if place in batch.place[trimmed.lo : trimmed.hi]:
@@ -276,17 +283,8 @@ def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: 
 
 
 def _without(asked: Withdrawal, spans: list[tuple[int, int]]) -> list[Withdrawal]:
-    """What is left of a question once these rows, ascending, are answered for."""
-    left, lo = [], asked.lo
-    for a, b in spans:
-        if a >= asked.hi:
-            break
-        if lo < a:
-            left.append(asked._replace(lo=lo, hi=a))
-        lo = max(lo, b)
-    if lo < asked.hi:
-        left.append(asked._replace(lo=lo))
-    return left
+    """What is left of a question once these rows of it are answered for."""
+    return [asked._replace(lo=lo, hi=hi) for lo, hi in without([(asked.lo, asked.hi)], spans)]
 
 
 def _trimmed(asked: Withdrawal) -> Withdrawal:
@@ -306,9 +304,7 @@ def first_runs(batch: Batch, lo: int, hi: int) -> list[tuple[int, int]]:
     """
     if not batch.is_recomputing(lo, hi):
         return [(lo, hi)] if lo < hi else []
-    again = sorted(row for row in lineage_of(batch).recomputing if lo <= row < hi)
-    found = zip([lo, *(row + 1 for row in again)], [*again, hi], strict=True)
-    return [(a, b) for a, b in found if a < b]
+    return without([(lo, hi)], ((row, row + 1) for row in lineage_of(batch).recomputing if lo <= row < hi))
 
 
 def forget_client(agent: AgentRecord, client: int) -> None:

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from scaler.common.findings import Finding
+from scaler.common.spans import joined
 from scaler.protocol.codes import NO_ROOT, WithdrawalKind
 from scaler.scheduler.state.agent_groups import LOOKS
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch
@@ -235,7 +236,8 @@ def _roots(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
         for place, lo, hi in batch.runs():
             agent = state.agents.get(place - AGENT)
             asked = () if agent is None else agent.withdrawals.get(client.number, ())
-            is_asked = any(a.kind == "force" and a.batch is batch and a.lo <= lo and hi <= a.hi for a in asked)
+            forced = joined((each.lo, each.hi) for each in asked if each.kind == "force" and each.batch is batch)
+            is_asked = any(a <= lo and hi <= b for a, b in forced)
             if place != DONE and not is_asked and not batch.is_recomputing(lo, hi):
                 yield Finding(f"rows {lo} to {hi} of batch {batch.id} go on without their root", batch.id)
 
