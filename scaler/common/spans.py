@@ -9,7 +9,8 @@ million rows had many times what one had that submits them one by one; by rows, 
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
+from itertools import islice
+from operator import attrgetter, itemgetter
 from typing import Generic, Protocol, TypeVar
 
 
@@ -337,6 +338,20 @@ def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
             made[-1] = (made[-1][0], hi)
             end = hi
     return made
+
+
+def within(spans: list[tuple[int, int]], lo: int, hi: int) -> list[tuple[int, int]]:
+    """What spans that are ascending and apart cover of [lo, hi).
+
+    >>> within([(0, 2), (4, 6), (8, 9)], 1, 5)
+    [(1, 2), (4, 5)]
+    """
+    found = []
+    for a, b in islice(spans, bisect_right(spans, lo, key=itemgetter(1)), None):
+        if a >= hi:
+            break
+        found.append((max(a, lo), min(b, hi)))
+    return found
 
 
 def without(spans: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

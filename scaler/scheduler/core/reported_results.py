@@ -18,7 +18,7 @@ from scaler.protocol.messages import (
     u32,
 )
 from scaler.protocol.results import SpanResult, cut, each_of, misplaced
-from scaler.scheduler.core import finishing, late_rows, placement, retrying, stored_objects, withdrawing
+from scaler.scheduler.core import finishing, late_rows, placement, retrying, stored_objects
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
@@ -28,14 +28,14 @@ from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.transitions import Cause
 
 
-def still_to_run(client: ClientRecord, spans: list[SpanResult]) -> withdrawing.Answered:
-    """Of results that were taken those whose rows have not ended: they run once more."""
+def still_to_run(client: ClientRecord, spans: list[SpanResult]) -> list[tuple[int, int, int, int]]:
+    """Of results that were taken those whose rows have not ended and run once more, as (client, batch, lo, hi)."""
     left = []
     for span in spans:
         batch = client.batches.get(span.batch)
         if batch is not None and span.hi <= batch.rows and not batch.are_in(span.lo, span.hi, DONE):
             left.append((client.number, span.batch, span.lo, span.hi))
-    return withdrawing.by_batch(left)
+    return left
 
 
 def take(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
@@ -259,7 +258,7 @@ def next_deadline(state: ClusterState) -> float:
             if client.has_repeated or client.deadline > state.now:
                 dates.append(client.deadline)
     if not may_be_elsewhere(state):
-        dates += [*returning.absent.values(), *(root.deadline for root in islice(state.roots.awaited.values(), 1))]
+        dates += [*returning.absent.values(), state.roots.first_deadline]
     return min(dates)
 
 

@@ -47,6 +47,8 @@ def root_of(session: int) -> int:
 def note(state: ClusterState, client: ClientRecord, root: int, patience: float) -> int:
     """A client submits something for this root, 0 for none; the root that it has. One that is not here may come yet."""
     roots = state.roots
+    if root in (0, client.root):
+        return client.root
     if root == NO_ROOT or root in roots.here:
         return root
     fate = roots.past.get(root)
@@ -55,7 +57,7 @@ def note(state: ClusterState, client: ClientRecord, root: int, patience: float) 
     is_ours = roots.has_agent_of(client)
     if fate == Fate.GIVEN_UP and is_ours:
         return root
-    if root == 0 or fate is not None or not (is_ours or _may_agents_come(state)):
+    if fate is not None or not (is_ours or _may_agents_come(state)):
         return client.root
     awaited = roots.awaited.get(root)
     if awaited is None:
@@ -148,8 +150,7 @@ def come_back(state: ClusterState, out: Outgoing, client: ClientRecord) -> list[
 
 def are_due(state: ClusterState) -> bool:
     """A root did not come in time."""
-    first = next(iter(state.roots.awaited.values()))
-    return state.now >= first.deadline and not returning.may_be_elsewhere(state)
+    return state.now >= state.roots.first_deadline and not returning.may_be_elsewhere(state)
 
 
 def give_up_absent(state: ClusterState, out: Outgoing, sessions: list[int], patience: float) -> list[Move]:

@@ -440,7 +440,7 @@ class SchedulerCore:
                 self._take_results(agent, client, [span])
             except ProtocolError as problem:
                 self._lost(agent.number, f"sent {problem}", is_told=True)
-            back = {(client.number, span.batch): [(span.lo, span.hi)]}
+            back = [(client.number, span.batch, span.lo, span.hi)]
             self._answer_withdrawals(agent, (client.number,), back)  # the client has said again what it had cancelled
         for number, letter in work.mail:
             self._received(number, letter)
@@ -518,15 +518,14 @@ class SchedulerCore:
     # ---- what clients say ------------------------------------------------------------------------------------------
     def _task(self, client: ClientRecord, task: Task) -> list[Move]:
         self._check_task(client, task)
-        is_new = task.batch not in client.batches
         moves = admission.admit(self.state, client, task)
         function = client.functions.get(task.name)  # None of a batch that is known by another name
         if function is not None and (task.capabilities or task.threads):
             self._say_whether_unmet(function, (task.capabilities, task.threads or 1))
-        if is_new and roots.is_over(self.state, task.root):
+        if roots.is_over(self.state, task.root):
             self._run(moves)
-            batch = client.batches.get(task.batch)
-            return roots.cancel(self.state, self._out, client, () if batch is None else (batch,))
+            batch = client.batches.get(task.batch)  # another one if it was said before
+            return roots.cancel(self.state, self._out, client, (batch,) if batch and batch.task is task else ())
         return moves
 
     def _say_whether_unmet(self, function: FunctionRecord, demand: Demand) -> None:
@@ -618,10 +617,10 @@ class SchedulerCore:
         balancing.end_recall(agent, load.outstanding < before)
         if load.is_leaving and load.workers > load.slots:  # the task that it gets rows for does not wait any more
             placement.resize(self.state, agent, load.slots, load.is_full)  # until it says otherwise
-        self._answer_withdrawals(agent, message.clients, withdrawing.by_batch(message))
+        self._answer_withdrawals(agent, message.clients, message)
 
     def _answer_withdrawals(
-        self, agent: AgentRecord, clients: Iterable[int], back: withdrawing.Answered = withdrawing.NOTHING
+        self, agent: AgentRecord, clients: Iterable[int], back: Iterable[tuple[int, int, int, int]] = ()
     ) -> None:
         if agent.withdrawals:
             self._run(withdrawing.answer_for(self.state, self._out, agent, clients, back))
@@ -632,7 +631,7 @@ class SchedulerCore:
     def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> None:
         for moves in stored_objects.take_missing(self.state, self._out, agent, message):
             self._run(moves)
-        self._answer_withdrawals(agent, agent.withdrawals, withdrawing.by_batch(message.rows))
+        self._answer_withdrawals(agent, agent.withdrawals, message.rows)
 
     def _object_response(self, agent: AgentRecord, message: ObjectResponse) -> None:
         tries = self._limits.retries_on_loss

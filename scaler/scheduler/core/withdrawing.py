@@ -4,12 +4,9 @@ Rows that no agent has are taken at once. For the others their agents are asked,
 until they have answered: rows that come back for another reason meanwhile are taken here.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import islice
-from operator import itemgetter
 
-from scaler.common.spans import joined, without
+from scaler.common.spans import joined, within, without
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import (
@@ -34,7 +31,6 @@ from scaler.scheduler.state.cluster import ClusterState
 Elsewhere = dict[int, list[tuple[int, int]]]
 #: by client and batch the spans that an agent has answered for
 Answered = dict[tuple[int, int], list[tuple[int, int]]]
-NOTHING: Answered = {}
 
 
 def spans_at(state: ClusterState, agent: AgentRecord, spans: Spans) -> Iterator[tuple[ClientRecord, Batch, int, int]]:
@@ -157,22 +153,12 @@ def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: Tas
 
 
 # ---- what agents answer ----------------------------------------------------------------------------------------------
-def by_batch(spans: Iterable[tuple[int, int, int, int]]) -> Answered:
+def _by_batch(spans: Iterable[tuple[int, int, int, int]]) -> Answered:
     """Spans of (client, batch, lo, hi) by their batches: each's rows once, ascending."""
     found: Answered = {}
     for number, batch_id, lo, hi in spans:
         found.setdefault((number, batch_id), []).append((lo, hi))
     return {key: joined(each) if len(each) > 1 else each for key, each in found.items()}
-
-
-def _of_these(rows: list[tuple[int, int]], lo: int, hi: int) -> list[tuple[int, int]]:
-    """The rows of [lo, hi) among these, spans that are ascending and apart."""
-    found = []
-    for a, b in islice(rows, bisect_right(rows, lo, key=itemgetter(1)), None):
-        if a >= hi:
-            break
-        found.append((max(a, lo), min(b, hi)))
-    return found
 
 
 def forward_begun(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskBegun) -> None:
@@ -191,7 +177,7 @@ def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message
         running = TaskRunning()
         running.add(number, batch_id, lo, hi)
         out.send(number, running)
-    _settle(agent, by_batch(found), WithdrawalKind.CANCEL)
+    _settle(agent, _by_batch(found), WithdrawalKind.CANCEL)
     return answer_for(state, out, agent, message.clients)
 
 
@@ -215,7 +201,7 @@ def take_claim_response(
         claimer = state.clients.get(number)
         if claimer is not None:
             refused.setdefault(claimer, Spans()).add(number, batch_id, lo, hi)
-    _settle(agent, by_batch([*message.granted, *message.refused]), WithdrawalKind.CLAIM)
+    _settle(agent, _by_batch([*message.granted, *message.refused]), WithdrawalKind.CLAIM)
     for client in {**granted, **refused}:
         out.send(client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans())))
     return moves + answer_for(state, out, agent, [client.number for client in granted])  # it may have cancelled them
@@ -226,7 +212,7 @@ def _settle(agent: AgentRecord, answered: Answered, kind: WithdrawalKind) -> Non
     for client in dict.fromkeys(client for client, _ in answered):
         left: dict[Withdrawal, None] = {}
         for asked in agent.withdrawals.pop(client, ()):
-            spans = _of_these(answered.get((client, asked.batch.id), []), asked.lo, asked.hi)
+            spans = within(answered.get((client, asked.batch.id), []), asked.lo, asked.hi)
             if not spans or asked.kind is not kind:
                 left[asked] = None
                 continue
@@ -236,14 +222,19 @@ def _settle(agent: AgentRecord, answered: Answered, kind: WithdrawalKind) -> Non
 
 
 def answer_for(
-    state: ClusterState, out: Outgoing, agent: AgentRecord, clients: Iterable[int], back: Answered = NOTHING
+    state: ClusterState,
+    out: Outgoing,
+    agent: AgentRecord,
+    clients: Iterable[int],
+    back: Iterable[tuple[int, int, int, int]] = (),
 ) -> list[Move]:
     """Rows of clients that an agent was asked for may not be there any more: what is queued again can be taken here.
 
-    A claim is answered by the agent in any case, unless it is lost. `back`: the rows that have just come back from it;
-    they may be with it once more, and it has not heard that it is to cancel those.
+    A claim is answered by the agent in any case, unless it is lost. `back`: the rows that have just come back from it,
+    as (client, batch, lo, hi); they may be with it once more, and it has not heard that it is to cancel those.
     """
-    return [move for number in dict.fromkeys(clients) for move in _answer_one(state, out, agent, number, back)]
+    came = _by_batch(back)
+    return [move for number in dict.fromkeys(clients) for move in _answer_one(state, out, agent, number, came)]
 
 
 def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: int, back: Answered) -> list[Move]:
@@ -265,7 +256,7 @@ def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: 
             else:
                 left[asked] = None
             continue
-        told = _of_these(back.get((number, batch.id), []), lo, hi)
+        told = within(back.get((number, batch.id), []), lo, hi)
         for part in _without(asked, told):
             trimmed = _trimmed(part)
             if place in batch.place[trimmed.lo : trimmed.hi]:

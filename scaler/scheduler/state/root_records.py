@@ -1,5 +1,6 @@
 """Roots: clients that others submit tasks for, since those others are in tasks of theirs. See `core/roots.py`."""
 
+import math
 from dataclasses import field
 from enum import IntEnum
 
@@ -52,6 +53,11 @@ class Roots:
     past: dict[int, Fate] = field(default_factory=dict)
     #: where agents that are here have their stores, boot ids and directories, and how many of them
     stores: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def first_deadline(self) -> float:
+        """When the first one is given up that may come yet, seconds; infinite if none may."""
+        return next((root.deadline for root in self.awaited.values()), math.inf)
 
     # ---- batches -----------------------------------------------------------------------------------------------------
     def enter(self, client: ClientRecord, batch: Batch) -> None:
