@@ -69,7 +69,9 @@ class Jobs:
                 )  # fmt: skip
             pid = process.pid
         job = {"number": number, "index": index, "name": name, "pid": pid}
-        (self.root / f"job-{number:04d}-{index}").write_text(json.dumps(job))
+        unseen = self.root / f"new-{number:04d}-{index}"  # until it is whole: others list jobs meanwhile
+        unseen.write_text(json.dumps(job))
+        unseen.rename(self.root / f"job-{number:04d}-{index}")
 
     def next(self):
         path = self.root / "count"

@@ -14,7 +14,7 @@ for i in $(seq 0 $last); do
     echo "$name" > "$PLACE/${array}_$i.name"
     SLURM_ARRAY_JOB_ID=$array SLURM_ARRAY_TASK_ID=$i \\
         setsid sh "$PLACE/$array.sh" > "$PLACE/${array}_$i.out" 2>&1 < /dev/null &
-    echo $! > "$PLACE/${array}_$i.pid"
+    echo $! > "$PLACE/${array}_$i.new"; mv "$PLACE/${array}_$i.new" "$PLACE/${array}_$i.pid"  # never seen empty
 done
 echo $array
 """
