@@ -597,6 +597,7 @@ def test_whoever_was_called_distributed_before_is_again(cluster, monkeypatch):
     assert dask.base.get_scheduler(scheduler="distributed") == dask.get
 
 
+@pytest.mark.skipif(not hasattr(dask.base, "_ensure_not_async"), reason="this dask asks no client whether it blocks")
 def test_an_asynchronous_client_is_no_scheduler_of_blocking_calls_by_name_either(cluster):
     async def program():
         async with Client(cluster, asynchronous=True):

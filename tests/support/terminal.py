@@ -17,7 +17,7 @@ from support.programs import environment
 from support.waiting import DEADLINE, until
 
 #: the shell outlives the program: what that leaves is not ended by the end of the session
-_SHELL = 'trap : INT; "$@"; code=$?; echo "ended with $code"; read line'
+_SHELL = 'trap : INT QUIT; "$@"; code=$?; echo "ended with $code"; read line'
 #: what a shell says of a program that Ctrl-C has ended
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -71,7 +71,13 @@ class Terminal:
 
     def ends(self, within: float) -> int:
         """Wait for the program's end; what the shell says of it."""
-        return int(self.says(r"ended with (\d+)\n", within)[1])
+        try:
+            return int(self.says(r"ended with (\d+)\n", within)[1])
+        except AssertionError as error:
+            os.write(self._screen, b"\x1c")  # Ctrl-\: a program that has registered it shows where its threads are
+            with contextlib.suppress(AssertionError):
+                self.says("most recent call first", 2.0)
+            raise AssertionError(f"{str(error).partition(chr(10))[0]}\n{self.text[-5000:]}") from None
 
     def close(self) -> None:
         """Close the terminal's window: whatever still runs in it is told."""
