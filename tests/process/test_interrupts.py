@@ -25,10 +25,6 @@ FUNCTIONS = """
         open(path, "w").close()
         ctypes.PyDLL(None).sleep(60)  # with the interpreter's lock
 
-    def dozes():
-        for _ in range(600):
-            time.sleep(0.1)  # a long one doesn't hear of a Ctrl-C that comes in the moment in which it begins
-
     def says_that_it_waits():
         print("waits", flush=True)
 """
@@ -192,7 +188,7 @@ def program_of(user, state):
     text, wait = PROGRAMS[user]
     if STATES[state] is None:
         function, count = "None", 0
-        wait = "await asyncio.sleep(60)" if "await" in wait else "dozes()"
+        wait = "await asyncio.sleep(60)" if "await" in wait else "time.sleep(60)"
     else:
         function, count = STATES[state]
         wait = wait.format(function=function, count=count)
@@ -381,7 +377,7 @@ def test_ctrl_c_that_is_caught_outside_of_an_executor_has_ended_it(terminals, tr
     try:
         with scaler.Executor(2) as pool:
             futures = [pool.submit(sleeps, number) for number in range(10)]
-            says_that_it_waits(); dozes()
+            says_that_it_waits(); time.sleep(60)
     except KeyboardInterrupt:
         print("caught", all(future.cancelled() for future in futures))
     """,

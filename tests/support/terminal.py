@@ -77,7 +77,7 @@ class Terminal:
             os.write(self._screen, b"\x1c")  # Ctrl-\: a program that has registered it shows where its threads are
             with contextlib.suppress(AssertionError):
                 self.says("most recent call first", 2.0)
-            raise AssertionError(f"{str(error).partition(chr(10))[0]}\n{self.text[-5000:]}") from None
+            raise AssertionError(f"{str(error).splitlines()[0]}\n{self.text[-5000:]}") from None
 
     def close(self) -> None:
         """Close the terminal's window: whatever still runs in it is told."""
