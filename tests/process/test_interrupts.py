@@ -223,6 +223,7 @@ def test_one_ctrl_c_ends_a_program(terminals, traces, tmp_path, user, state):
     terminal.says("waits\n")
     if STATES[state] is not None:
         until(began.exists, "a task to begin")
+    terminal.rests()
     terminal.press_ctrl_c()
     check_end(terminal, traces)
 
@@ -385,6 +386,7 @@ def test_ctrl_c_that_is_caught_outside_of_an_executor_has_ended_it(terminals, tr
     )
     terminal.says("waits\n")
     until((tmp_path / "began").exists, "a task to begin")
+    terminal.rests()
     terminal.press_ctrl_c()
     assert terminal.ends(SOON) == 0
     assert "caught True\n" in terminal.text

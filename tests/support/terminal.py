@@ -13,6 +13,8 @@ import textwrap
 import threading
 from pathlib import Path
 
+import psutil
+
 from support.programs import environment
 from support.waiting import DEADLINE, until
 
@@ -64,6 +66,12 @@ class Terminal:
         except AssertionError as error:
             raise AssertionError(f"{error}; on the screen:\n{self.text[-3000:]}") from None
         return found
+
+    def rests(self) -> None:
+        """Wait until the program's main thread sleeps. A Ctrl-C between Python's last look for one and the kernel's
+        begin of `time.sleep` wakes nobody: plain Python on busy processors misses one of 10,000 to 100,000 then.
+        """
+        until(lambda: [p.status() for p in psutil.Process(self.shell.pid).children()] == ["sleeping"], "it to sleep")
 
     def press_ctrl_c(self) -> None:
         """Press it once."""
