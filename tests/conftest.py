@@ -40,6 +40,14 @@ def _no_settings_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _what_the_tests_have_loaded_is_nothing_that_tasks_need() -> Iterator[None]:
+    """The clusters of programs that tests start have workers that load what is theirs, as a user's do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scaler.cluster.loaded_modules.needed_by_tasks", list)
+        yield
+
+
 def _watched() -> Iterator[Traces]:
     traces = Traces()
     with pytest.MonkeyPatch.context() as patch:
@@ -60,7 +68,6 @@ def start_cluster(traces: Traces) -> Iterator[Callable[..., SchedulerClusterComb
     clusters: list[SchedulerClusterCombo] = []
 
     def start(n_workers: int = 2, **options: Any) -> SchedulerClusterCombo:
-        options.setdefault("warm_modules", ())  # what the tests have loaded is nothing that tasks need
         clusters.append(SchedulerClusterCombo(n_workers=n_workers, **options))
         return clusters[-1]
 

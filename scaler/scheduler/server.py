@@ -240,8 +240,6 @@ class Server:
 
     def _close(self) -> None:
         self._standalone_store.stop()
-        if self._agent is not None:
-            self._agent.close()
         if self._missing is not None:
             self._missing.close()
         if self._durable is not None:
@@ -251,6 +249,8 @@ class Server:
         if self._monitor_listener is not None:
             self._monitor_listener.close(0)
         self._listener.close(0.2)
+        if self._agent is not None:
+            self._agent.close()  # last: clients in its workers take leave, and need no answer where nobody listens
 
     def _step(self) -> None:
         now = time.monotonic()

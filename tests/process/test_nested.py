@@ -6,6 +6,7 @@ import dataclasses
 import os
 
 import pytest
+from support import within
 from support.serializers import Prefixed
 
 from scaler import Client
@@ -265,3 +266,21 @@ def dask_clients_after(n):
 def test_nor_more_than_one_of_dasks_kind(start_cluster, connect):
     client = connect(start_cluster(1), serializer=Numbered(1))
     assert [client.submit(dask_clients_after, n).result(20) for n in range(3)] == [1] * 3
+
+
+def test_a_cluster_whose_tasks_have_connected_to_it_ends_at_once(start_cluster, connect):
+    cluster = start_cluster(2)
+    client = connect(cluster)
+    assert client.submit(fibonacci, client, 6).result(20) == 8
+    client.disconnect()
+    with within(0.4, "their clients take leave of nobody"):
+        cluster.shutdown()
+
+
+def test_a_client_whose_cluster_has_ended_leaves_at_once(start_cluster, connect):
+    cluster = start_cluster(1)
+    client = connect(cluster)
+    assert client.submit(inc, 1).result(20) == 2
+    cluster.shutdown()
+    with within(0.3, "it looks for another one in vain"):
+        client.disconnect()

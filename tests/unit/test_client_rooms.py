@@ -209,6 +209,31 @@ def test_a_cancellation_that_is_over_costs_later_results_nothing(error: type[Bas
     assert cancellations.waits == []
 
 
+def test_nor_does_one_that_a_signal_ended_where_it_was_over() -> None:
+    """Each stayed, and cost each result that came afterwards."""
+
+    class Lock:
+        entered = 0
+
+        def __enter__(self) -> None:
+            self.entered += 1
+            if self.entered == 2:
+                raise KeyboardInterrupt
+
+        def __exit__(self, *exc_info: object) -> None:
+            pass
+
+    ended = Future(Mock())
+    ended.mark_cancelled()
+    cancellations = Cancellations(Mock())
+    cancellations._lock = Lock()  # type: ignore[assignment]
+    with contextlib.suppress(KeyboardInterrupt):
+        cancellations.cancel([ended], False, Mock())
+    assert len(cancellations.waits) == 1
+    cancellations.cancel([ended], False, Mock())
+    assert cancellations.waits == []
+
+
 def test_cancellations_of_one_future_each_count_those_right_before(monkeypatch: pytest.MonkeyPatch) -> None:
     now, streaks = 100.0, []
     monkeypatch.setattr("scaler.client.waiting.cancellations.time", Mock(monotonic=lambda: now))

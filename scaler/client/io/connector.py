@@ -20,6 +20,8 @@ from scaler.transport import Address, Candidates, Connection, Security, connect
 
 #: so many connections that the scheduler ends within so many seconds for what was said over them are enough
 REFUSALS, REFUSALS_SECONDS = 3, 30.0
+#: seconds between looks whether a lost connection is still wanted
+LOOK = 0.05
 
 
 class Connector:
@@ -107,7 +109,7 @@ class Connector:
                         raise
                     gone = f"the scheduler at {self.address} is gone ({reason})"
                     raise ConnectionFailed(f"{gone} and did not come back within {self._patience:g} s") from error
-                time.sleep(attempts.next_pause(time.monotonic()))
+                _sleep_while(is_wanted, attempts.next_pause(time.monotonic()))
                 continue
             return
 
@@ -160,3 +162,9 @@ class Connector:
                 self._driver.establish(connection, said, list(arrived))
                 return True
         return False
+
+
+def _sleep_while(is_wanted: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while is_wanted() and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, LOOK))

@@ -234,11 +234,11 @@ class IOThread:
             return False
         if self._line.error is not None:
             raise self._line.error
-        if self._line.is_lost:
-            if self._reply.is_to_goodbye:
-                self._reply.arrive(None)
-                return False
+        if self._line.is_lost and not self._reply.is_to_goodbye:
             self._connector.reconnect(lambda: not (self._is_closing or self._reply.is_to_goodbye))
+        if self._line.is_lost and self._reply.is_to_goodbye:  # or is by now
+            self._reply.arrive(None)
+            return False
         return True
 
     def _fail(self, reactor: Reactor, error: BaseException) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -43,8 +44,9 @@ class Cancellations:
         self._driver = driver
         #: held by threads that begin to wait or have done so; a signal's handler may cancel, too
         self._lock = threading.RLock()
-        #: those of threads that wait now; replaced, never changed
-        self.waits: list[_Wait] = []
+        #: those of threads that wait now; replaced, never changed. They hold them: a signal's handler may raise where a
+        #: thread has stopped waiting, before it is left out here
+        self.waits: list[weakref.ref[_Wait]] = []
         #: when the last one was over, seconds, and how many of one future each came right before it
         self._last, self._streak = 0.0, 0
 
@@ -65,14 +67,14 @@ class Cancellations:
         wait = _Wait(futures)
         try:
             with self._lock:
-                self.waits = [*self.waits, wait]
+                self.waits = [*(each for each in self.waits if each() is not None), weakref.ref(wait)]
             wait.end([future for future in wait.left.copy().values() if future.done()])
             tell(ev.Cancel(futures, force, self._streak))
             wait.is_over.wait(patience)
         finally:  # each result that comes looks at all of them
             self._last = time.monotonic()
             with self._lock:
-                self.waits = [other for other in self.waits if other is not wait]
+                self.waits = [each for each in self.waits if each() is not wait]
 
     def abandon(self, futures: Iterable[Future]) -> None:
         """`cancel` what an interrupted thread has waited for, also if it runs: blocks for a moment at most."""
@@ -80,5 +82,7 @@ class Cancellations:
 
     def answer(self, tokens: Iterable[Any]) -> None:
         """These have ended, or are known to run."""
-        for wait in self.waits:
-            wait.end(tokens)
+        for each in self.waits:
+            wait = each()
+            if wait is not None:
+                wait.end(tokens)
