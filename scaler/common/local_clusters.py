@@ -26,3 +26,8 @@ def end_of(address: str) -> str | None:
     """How the cluster at this address has ended, if it was one of this program's own; None if it may be there."""
     cluster = _clusters.get(address)
     return None if cluster is None else cluster.how_it_ended()
+
+
+def forget(address: str) -> None:
+    """Somebody else is at this address now."""
+    _clusters.pop(address, None)

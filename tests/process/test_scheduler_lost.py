@@ -134,10 +134,16 @@ def test_a_local_cluster_that_is_shut_down_ends_its_futures_at_once(start_cluste
         future.result(10)
 
 
-def test_at_an_address_that_a_program_has_chosen_it_may_start_another_local_cluster(start_cluster, connect):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+@pytest.mark.parametrize("was_there", [False, True], ids=["new address", "address of one that has ended"])
+def test_at_an_address_that_a_program_has_chosen_it_may_start_another_local_cluster(start_cluster, connect, was_there):
+    if was_there:
+        first = start_cluster(1)
+        address = first.address
+        first.shutdown()
+    else:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     cluster = start_cluster(1, address=address)
     client = connect(cluster, reconnect=20)
     os.kill(cluster.pid, signal.SIGKILL)

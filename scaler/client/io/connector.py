@@ -67,12 +67,15 @@ class Connector:
 
     def _connect_to(self, address: Address, reached_by: float, deadline: float, waits: bool) -> None:
         left = max(0.1, reached_by - time.monotonic())
+        had_ended = local_clusters.end_of(self.address.url) is not None
         connection = connect(address, self._security, timeout=left, retry=waits)
         try:
             with self._driver.lock:
                 hello = self._line.greet()
             connection.send(hello)
             self._await_welcome(connection, deadline)
+            if had_ended:
+                local_clusters.forget(self.address.url)
             self._watch(connection, address)
         except BaseException as error:
             with self._driver.lock:
