@@ -72,7 +72,7 @@ def test_only_web_addresses_become_links():
 def test_without_bokeh_it_is_said_in_one_line_and_nothing_is_left(traces, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ScalerError, match=r"^dashboard=True needs Bokeh: pip install scaler\[dashboard\]$"):
-        SchedulerClusterCombo(n_workers=1, dashboard=True, warm_modules=())
+        SchedulerClusterCombo(n_workers=1, dashboard=True)
 
 
 def test_nobody_loads_bokeh_who_has_not_asked_for_it():

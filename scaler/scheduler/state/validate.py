@@ -47,20 +47,13 @@ def quick(state: ClusterState) -> Iterator[Finding]:
                     yield Finding(f"batch {batch.id} at agent {number}: {rows}", batch.id)
         if client.outstanding != left:
             yield Finding(f"client {client.number}: {client.outstanding} rows outstanding, {left} left")
-        of_functions = of_functions_at_agents = 0
-        for function in client.functions.values():
-            of_functions += function.outstanding
-            for demand, tally in function.tallies.items():
-                of_functions_at_agents += tally.at_agents
-                if tally.queued < 0 or tally.at_agents < 0:
-                    counts = f"{tally.queued} queued and {tally.at_agents} at agents"
-                    yield Finding(f"{function.name} counts {counts}: {demand}")
+        of_functions = sum(function.outstanding for function in client.functions.values())
         if of_functions != left:
             yield Finding(f"client {client.number}: {left} rows left, {of_functions} of its functions outstanding")
-        if of_functions_at_agents != at_agents:
-            yield Finding(
-                f"client {client.number}: {at_agents} rows at agents, {of_functions_at_agents} of its functions"
-            )
+        yield from _tallies(client)
+        of_functions = sum(function.at_agents for function in client.functions.values())
+        if of_functions != at_agents:
+            yield Finding(f"client {client.number}: {at_agents} rows at agents, {of_functions} of its functions")
     none: dict[int, int] = {}
     for number, agent in state.agents.items():
         load = agent.load
@@ -90,6 +83,13 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         yield Finding("agents that are gone count as having room, or rows to give back")
     if state.workers != sum(agent.load.workers for agent in state.agents.values()):
         yield Finding(f"{state.workers} workers in the cluster, and another number at its agents")
+
+
+def _tallies(client: ClientRecord) -> Iterator[Finding]:
+    for function in client.functions.values():
+        for demand, tally in function.tallies.items():
+            if tally.queued < 0 or tally.at_agents < 0:
+                yield Finding(f"{function.name} counts {tally.queued} queued and {tally.at_agents} at agents: {demand}")
 
 
 def _idle(state: ClusterState) -> Iterator[Finding]:
