@@ -204,12 +204,12 @@ class AgentShell:
         if self._store in ready:
             del ready[self._store]
             events += self._store.gather()
-        if now >= self._usage.due and self._workers.processes:
+        if now >= self._usage.due:
             events += self._store.mend(self._state.objects.index)
             self._heap.look(self._usage.is_busy, now)
             pids = self._workers.pids
             begun, reached = self._workers.begun(pids), self._workers.reached(pids)
-            events.append(self._usage.sample(pids, begun, reached, now, self._store.directory.path))
+            events.append(self._usage.sample(pids, begun, reached, now, self._store.path))
         if self._measuring.due is not None and now >= self._measuring.due:
             events.append(self._measure(now))
         if now >= self._store.tidy_at:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from scaler.agent.core.events import Sampled
 from scaler.agent.process_state import state_of
+from scaler.store.room import take_asked
 
 #: seconds from when workers get rows to the first look, between looks while they run some, and while they don't
 FIRST, BUSY, QUIET = 0.05, 0.1, 1.0
@@ -70,12 +71,13 @@ class Usage:
 
 
 def _short(directory: str) -> int:
-    """Bytes that a file system has free less than it should."""
+    """Bytes that the store's file system has free less than it should, or than a client asks for."""
     try:
         status = os.statvfs(directory)
     except OSError:
         return 0
-    return max(0, status.f_blocks * FREE // 100 - status.f_bavail) * status.f_frsize
+    lacking = max(0, status.f_blocks * FREE // 100 - status.f_bavail) * status.f_frsize
+    return max(lacking, take_asked(directory))
 
 
 def _has_halted(pid: int) -> bool:

@@ -4,6 +4,7 @@
     owner     locked (flock) for as long as the owner lives
     token     a random text: whoever can read it is on the same host, and the same user
     free/     see `segments`
+    wanted    see `room`
     ...       objects
 """
 

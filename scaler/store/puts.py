@@ -11,6 +11,7 @@ from collections.abc import Callable
 from scaler.errors import ProtocolError
 from scaler.store import ObjectMissing, StoreFull
 from scaler.store.layout import HEADER_BYTES, Key, check_header, file_name, tag_of
+from scaler.store.room import RoomRequest
 from scaler.store.segments import Draft, write_all
 from scaler.store.wire import LIMITED, Kind, Note
 
@@ -45,6 +46,7 @@ class Puts:
         done: Callable[[Key, int], None],
     ) -> None:
         self._directory = directory
+        self._request = RoomRequest(directory)
         #: descriptor and size of the file of an object that is here
         self._find = find
         #: answers a peer
@@ -71,6 +73,7 @@ class Puts:
         except FileExistsError:
             answer = Note(Kind.REFUSED, key, text=f"there is another object {file_name(key)}")
         except StoreFull as full:
+            self._request.ask(full)
             most, flags = (full.total or 0, 0) if full.largest is None else (full.largest, LIMITED)
             answer = Note(Kind.FULL, key, full.wanted, full.free, most, flags, full.path)
         except OSError as error:
@@ -96,6 +99,7 @@ class Puts:
         if before is not None:
             before.draft.discard()
         put = self._puts[note.key] = _Put(Draft(self._directory, note.key, note.size), note.number, number, now)
+        self._request.met()
         return put
 
     def piece(self, number: int, note: Note, now: float) -> None:

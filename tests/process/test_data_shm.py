@@ -282,3 +282,28 @@ def test_many_values_that_dev_shm_has_no_room_for_at_once_are_all_had(network):
     )
     script.says("right", 55.0)
     assert script.ends(5) == 0
+
+
+#: each takes more than half of what there is, and less than what objects go to disk for
+WANTS_ROOM = """
+    import sys
+    import numpy as np
+    import scaler
+
+    client = scaler.Client(sys.argv[1])
+    sent = [client.send_object(np.full(5_000_000, x)) for x in range(3)]
+    firsts = [client.submit(lambda array: int(array[0]), one) for one in sent]
+    assert [first.result(20) for first in firsts] == [0, 1, 2]
+    print("right", flush=True)
+"""
+
+
+@pytest.mark.parametrize("client_at", ["narrow", "elsewhere"])
+def test_stores_make_room_for_what_clients_send_by_themselves_and_from_other_hosts(network, client_at):
+    middle, narrow = network.host("middle", shm=64 << 20), network.host("narrow", shm=64 << 20)
+    middle.start_scheduler(*QUICK)
+    narrow.start_agent(middle.url(), 1)
+    host = narrow if client_at == "narrow" else network.host(client_at)
+    script = host.start_script(WANTS_ROOM, middle.url())
+    script.says("right")
+    assert script.ends(5) == 0

@@ -99,6 +99,7 @@ class Store:
 def shell() -> Any:
     loop = make_loop("builtin", lambda: None)
     made = AgentShell(Core(), Zygote(), Store(), loop, {}, lambda output: None)  # type: ignore[arg-type]
+    made._usage.due = math.inf
     yield made
     made.close()
     loop._poller.close()  # type: ignore[attr-defined]

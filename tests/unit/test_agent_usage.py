@@ -7,7 +7,10 @@ import sys
 import pytest
 from support import until
 
+from scaler.agent import usage as usage_module
 from scaler.agent.usage import BUSY, FIRST, QUIET, Usage
+from scaler.store import StoreFull
+from scaler.store.room import RoomRequest
 
 
 @pytest.fixture
@@ -35,6 +38,27 @@ def test_a_short_row_is_not_looked_at(usage):
     usage.note(True, 100.2)
     usage.note(False, 100.201)
     assert usage.due == 100.0 + QUIET
+
+
+def test_a_writer_without_room_is_heard_until_it_has_some(usage, tmp_path, monkeypatch):
+    monkeypatch.setattr(usage_module, "FREE", 0)  # whatever this machine's disk has
+
+    def short():
+        return usage.sample({}, {}, {}, 101.0, str(tmp_path)).short
+
+    one, other = RoomRequest(str(tmp_path)), RoomRequest(str(tmp_path))
+    assert short() == 0
+    one.ask(StoreFull(str(tmp_path), 5 << 20, 1 << 20))
+    assert (short(), short()) == (5 << 20, 0)
+    one.ask(StoreFull(str(tmp_path), 5 << 20, 1 << 20))
+    other.met()
+    assert short() == 5 << 20
+    one.ask(StoreFull(str(tmp_path), 5 << 20, 1 << 20))
+    one.met()
+    assert short() == 0
+    one.ask(StoreFull(str(tmp_path), 5 << 20, 1 << 20, total=4 << 20))  # there will be none
+    assert short() == 0
+    RoomRequest(str(tmp_path / "removed")).ask(StoreFull("", 5 << 20, 0))
 
 
 #: its main thread ends, and another one waits until nobody writes any more

@@ -150,7 +150,8 @@ class Sampled:
     workers: dict[int, int]
     #: share of the host's processors in use, 0 to 1
     cpu: float = 0.0
-    #: bytes that the store's file system should have free and has not: others use it, or map what was removed
+    #: bytes that the store's file system should have free and has not: others use it, or map what was removed; or for
+    #: which a client has no room
     short: int = 0
     #: (dispatch, row) that each worker has begun last, row -1 for none, by slot
     begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)

@@ -6,8 +6,10 @@ from scaler.client.core import events as ev
 from scaler.common.records import frozen
 from scaler.protocol.messages import PLACE
 from scaler.serialize.outofband import Packed
+from scaler.store import StoreFull
 from scaler.store.layout import Key, StoredObject
 from scaler.store.remote import RemoteStore
+from scaler.store.room import RoomRequest
 from scaler.store.segments import open_object
 from scaler.store.segments import write as write_object
 from scaler.store.warm import WarmSegments
@@ -38,10 +40,17 @@ class LocalStore:
     def __init__(self, path: str, warm: WarmSegments) -> None:
         self.path = path
         self._warm = warm
+        self._request = RoomRequest(path)
 
     def put(self, key: Key, packed: Packed) -> int:
-        """Write a value; its size. Raises `scaler.store.StoreFull`, OSError."""
-        return write_object(self.path, key, packed.inband, packed.buffers, self._warm.write)
+        """Write a value; its size. Raises `scaler.store.StoreFull`, of which the store's owner is told, and OSError."""
+        try:
+            size = write_object(self.path, key, packed.inband, packed.buffers, self._warm.write)
+        except StoreFull as full:
+            self._request.ask(full)
+            raise
+        self._request.met()
+        return size
 
     def get(self, key: Key) -> StoredObject:
         """A value, mapped and not copied. Raises `scaler.store.ObjectMissing`, OSError."""
