@@ -88,9 +88,15 @@ class Inputs:
             self._brought.pop(key, None)
 
     def drop_values(self, keys: list[Key], last: int | None = None) -> None:
-        """Forget values that rows have made, but for those of dispatches after `last`; what was sent stays."""
+        """Forget values that rows have made, but for those of dispatches after `last`, and what files were decoded to.
+
+        What was sent stays.
+        """
         self._decoding.difference_update(keys)
         self._live.drop(keys, last)
+        for key in keys:
+            if key not in self._bytes:
+                self._lists.pop(key, None)
         if self._recent:
             with self._lock:
                 gone = [self._recent.pop(key, None) for key in keys]
@@ -106,8 +112,16 @@ class Inputs:
         if self._is_held:
             class_states.here.enter(None)
             self._is_held = False
-        if not self._recent:
-            return
+        if self._recent:
+            self._forget_recent()
+
+    def give_room(self) -> None:
+        """Let go of all that files were decoded to, which keeps their memory; what a row uses stays with that row."""
+        for key in [key for key in list(self._lists) if key not in self._bytes]:
+            self._lists.pop(key, None)
+        self._forget_recent()
+
+    def _forget_recent(self) -> None:
         with self._lock:
             gone = list(self._recent.values())
             self._recent.clear()

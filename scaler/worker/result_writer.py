@@ -109,10 +109,13 @@ def _advice(value: Any) -> str | None:
 class ResultWriter:
     """Puts the results of rows where they belong. One thread."""
 
-    def __init__(self, values: LiveValues, tell: Callable[[Crowded | Unfiled], None]) -> None:
-        """`tell` tells the agent."""
+    def __init__(
+        self, values: LiveValues, tell: Callable[[Crowded | Unfiled], None], give_room: Callable[[], None]
+    ) -> None:
+        """`tell` tells the agent; `give_room` lets go of memory of the store that this process need not keep."""
         self._live = values
         self._tell = tell
+        self._give_room = give_room
         #: the last file could not be written: what its path began with, and errno; the agent knows
         self._trouble: tuple[str, int] | None = None
         #: with the directory for files, which may hang: a slot is not to wait for it for ever
@@ -236,6 +239,7 @@ class ResultWriter:
             except StoreFull as full:
                 if full.is_for_good or time.monotonic() > deadline:
                     raise
+                self._give_room()
                 self._tell(Crowded(full.wanted))
             except FileNotFoundError:
                 if time.monotonic() > deadline:

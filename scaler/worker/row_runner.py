@@ -73,7 +73,7 @@ class RowRunner:
         self._lock = self._ledger.lock
         self._live = LiveValues(self._published)
         self._inputs = Inputs(self._live)
-        self._results = ResultWriter(self._live, send)
+        self._results = ResultWriter(self._live, send, self._inputs.give_room)
         #: those that are not finished; the first one runs
         self._assignments: deque[Assignment] = deque()
         self._loops = Loops(self._ledger, self._results, page, clock, self._tell)

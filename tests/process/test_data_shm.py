@@ -307,3 +307,19 @@ def test_stores_make_room_for_what_clients_send_by_themselves_and_from_other_hos
     script = host.start_script(WANTS_ROOM, middle.url())
     script.says("right")
     assert script.ends(5) == 0
+
+
+def test_a_map_over_arrays_that_have_room_one_after_the_other_is_had(network):
+    script = network.host("narrow", shm=48 << 20).start_script(
+        """
+        import numpy as np
+        import scaler
+
+        with scaler.SchedulerClusterCombo(n_workers=2) as cluster, scaler.Client(cluster.address) as client:
+            doubled = client.map(lambda array: array * 2, [np.full(500_000, x) for x in range(40)])  # 160 MB
+            assert [int(array[0]) for array in doubled] == [2 * x for x in range(40)]
+        print("right", flush=True)
+        """
+    )
+    script.says("right")
+    assert script.ends(5) == 0

@@ -690,6 +690,28 @@ def test_another_agent_gets_what_is_in_a_worker() -> None:
 
 
 # ---- letting go ------------------------------------------------------------------------------------------------------
+def test_workers_let_go_of_what_is_moved_to_disk_and_of_what_is_gone_if_memory_is_short() -> None:
+    fake = FakeAgent(2, total=100 * MB)
+    first, second = made(fake, 0, 10, size=16 * MB), made(fake, 0, 20, size=16 * MB)
+    for value in (first, second):
+        fake.give_dependents(30 + value, [[value]], size=16 * MB)
+    for slot in list(fake.runs):
+        while fake.runs[slot]:
+            fake.finish(slot)
+    users = {slot: worker.objects for slot, worker in fake.core.state.workers.records.items()}
+    (user,) = [slot for slot, known in users.items() if (C, first) in known]
+    fake.worker(1, wm.Crowded(16 * MB))
+    assert fake.asked(ev.Spill) == [(C, first)]
+    assert not fake.told(user, wm.Drop)
+    fake.handle(ev.Spilled((C, first)))
+    assert fake.told(user, wm.Drop) == [(C, first)]
+    (user,) = [slot for slot, known in users.items() if (C, second) in known]
+    release(fake, second)
+    fake.now += 1.0
+    fake.handle(ev.Sampled({}, short=16 * MB))
+    assert fake.told(user, wm.Drop) == [(C, second)]
+
+
 def test_released_objects_are_removed_wherever_they_are() -> None:
     fake = FakeAgent(2)
     live, file = made(fake, 0, 10, live=True), made(fake, 0, 20)

@@ -266,6 +266,29 @@ def test_a_result_that_has_no_room_fails_its_row_alone(
     assert files(store) == {file_name(key_of(0)), file_name(key_of(2))}
 
 
+def test_what_earlier_rows_had_mapped_makes_way_for_a_result_that_has_no_room(
+    agent: Agent, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, ARGUMENTS, [(1,), (2,)])
+    agent.runner._inputs.drop([ARGUMENTS])
+    held = []
+
+    def refuse_at_first(fd: int, offset: int, size: int) -> None:
+        held.append(ARGUMENTS in agent.runner._inputs._lists)
+        if len(held) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse_at_first)
+    agent.hand_out(1, ones, range(2), arguments=[])
+    run = agent.inbox[-1]
+    assert isinstance(run, wm.Run)
+    agent.inbox[-1] = run._replace(objects=[pair for pair in run.objects if pair[0] != ARGUMENTS])
+    agent.run()
+    assert held == [True, False, False]
+    assert {row: outcome.outcome for row, outcome in agent.outcomes().items()} == {0: STORED, 1: STORED}
+    assert any(isinstance(message, wm.Crowded) for message in agent.sent)
+
+
 def test_a_row_that_fails_after_its_result_was_written_leaves_no_file(
     agent: Agent, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,8 @@ def beat(state: HostState, out: Outgoing) -> None:
             blocked += state.workers.slots_of(worker)
         if worker.stale:
             worker_commands.tell(out, worker, Drop(worker.stale))
+            if spilling.is_short(state):  # a row that runs may take long, and lack that room itself
+                worker_commands.drop_objects(state, out, worker.slot, worker.stale)
             worker.stale = []
     is_full = pulse.said_full = spilling.defers_work(state)
     message = Heartbeat(

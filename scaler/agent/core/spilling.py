@@ -29,6 +29,11 @@ def room(state: HostState) -> int:
     return max(0, index.hard_limit - index.in_memory)
 
 
+def is_short(state: HostState) -> bool:
+    """Memory is wanted that objects have."""
+    return state.memory.short > 0 or state.objects.index.over > 0
+
+
 def next_look(state: HostState) -> float:
     """When `make_room` should be called again though nothing happened; infinite for never."""
     paused_until = state.memory.paused_until

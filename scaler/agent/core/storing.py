@@ -93,6 +93,9 @@ def take_spilled(state: HostState, out: Outgoing, key: Key, error: str | None) -
         bringing.arrive(state, out, key, record)
         return
     object_moves.move(state, key, record, ObjectState.ON_DISK)
+    for worker in state.workers.records.values():
+        if key in worker.objects:  # its memory is free when nobody maps it any more
+            worker_commands.drop_objects(state, out, worker.slot, [key])
     if record.wanted:
         bringing.bring(state, out, key)
     if state.objects.backing_off:

@@ -10,6 +10,7 @@ from scaler.client.core.options import Options
 from scaler.client.core.task_template import TaskTemplate, check_size
 from scaler.client.io.driver import SessionDriver
 from scaler.client.liveness import Liveness
+from scaler.client.submitting.block_sizes import BlockSizes
 from scaler.client.submitting.shared_arguments import SharedArguments
 from scaler.client.submitting.submission import Submission
 from scaler.client.submitting.templates import Templates
@@ -88,11 +89,11 @@ class MapSender:
         template = self._templates.of(function, options)
         job = self._new_job(len(items))
         workers = max(1, self._driver.session.workers)
-        size = max(least_together, min(BLOCK_ROWS, -(-len(items) // (BLOCKS_PER_WORKER * workers))))
+        most = max(least_together, min(BLOCK_ROWS, -(-len(items) // (BLOCKS_PER_WORKER * workers))))
         try:
             sent = 0
             if self._submission.is_pickling:
-                sent = self._send_blocks(job, template, items, spread, size, fails_apart)
+                sent = self._send_blocks(job, template, items, spread, least_together, most, fails_apart)
             # The rest row by row: a custom serializer wants that, references among the items need it, and what can't
             # be pickled is named.
             for row, item in enumerate(items[sent:], sent):
@@ -119,18 +120,20 @@ class MapSender:
         template: TaskTemplate,
         items: Sequence[Any],
         spread: bool | None,
-        size: int,
+        least: int,
+        most: int,
         fails_apart: bool,
     ) -> int:
-        """Send rows in blocks; how many, all unless something can't be pickled.
+        """Send rows in blocks of `least` to `most`; how many, all unless something can't be pickled.
 
         All that is to be done for an item is done block by block: workers begin with the first one meanwhile. Where a
         block would be as large as `INLINE_LIMIT` for each of its rows, for arguments that other rows have as well, it
         is cheaper to write these once and to send its rows by themselves.
         """
         shared: SharedArguments | None = None  # not looked for yet
-        for start in range(0, len(items), size):
-            some = items[start : start + size]
+        start, sizes = 0, BlockSizes(least, most)
+        while start < len(items):
+            some = items[start : start + sizes.rows]
             block, is_spread = argument_rows(some) if spread is None else (list(some), spread)
             try:
                 payload = pack_large(block, INLINE_LIMIT)
@@ -139,13 +142,17 @@ class MapSender:
             except SerializationError:
                 return start
             if isinstance(payload, bytes):
+                sizes.fits(len(block), len(payload))
                 self._send(job, template, start, len(block), payload, is_spread)
             elif shared is not None and shared.are_in(block, is_spread):
                 for row, item in enumerate(block, start):
                     args = shared.in_row((item,) if is_spread else item)
                     self._send_row(job, template, row, args, fails_apart)
-            else:
+            elif sizes.fits(len(block), payload.size):
                 self._send_large(job, template, start, block, payload, is_spread)
+            else:
+                continue
+            start += len(block)
         return len(items)
 
     def _send_large(
