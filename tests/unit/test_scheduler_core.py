@@ -51,7 +51,7 @@ from scaler.scheduler.core.placement import MOST_LEFT
 from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
 from scaler.scheduler.state import root_records
 from scaler.scheduler.state.agent_records import MOST_PRIORITIES
-from scaler.scheduler.state.batch_records import AGENT, attempts_of
+from scaler.scheduler.state.batch_records import AGENT, Batch, attempts_of
 from scaler.scheduler.state.validate import validate
 from scaler.serialize.record import decode_error
 
@@ -1046,6 +1046,54 @@ def test_a_queued_row_is_cancelled_at_once() -> None:
     fake.cancel(client, (10, 1, 3))
     assert fake.ends(client) == [(10, 1, 3, CANCELLED)]
     assert fake.core.state.queues.rows == 3
+
+
+def test_rows_that_a_message_names_again_and_again_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeScheduler(2)
+    client, (agent,) = fake.client(), fake.agents
+    fake.say(client, task(1000, 1))
+    fake.report(agent, client, result(1000, 0, 1, us=1))
+    fake.say(client, task(10, 4000, TOGETHER))
+    mine = fake.holds(agent)
+    fake.report(agent, client, *[result(10, row, row + 1) for row in range(0, mine, 2)])
+    looks = []
+    runs, spans_in = Batch.runs, Batch.spans_in
+
+    def look(batch: Batch, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, int, int]]:
+        looks.append((lo, hi))
+        return runs(batch, lo, hi)
+
+    def look_for(batch: Batch, place: int, lo: int = 0, hi: int | None = None) -> list[tuple[int, int]]:
+        looks.append((lo, hi))
+        return spans_in(batch, place, lo, hi)
+
+    monkeypatch.setattr(Batch, "runs", look)
+    monkeypatch.setattr(Batch, "spans_in", look_for)
+    often = [(10, 0, 4000), (10, 0, 2000)] * 50
+    for kind in (TaskHold, TaskClaim):
+        fake.say(client, spans(kind, client, *often))
+        assert looks == [(0, 4000)], kind
+        looks.clear()
+    asked = [row for message in fake.heard(agent, TaskClaim) for _, _, lo, hi in message for row in range(lo, hi)]
+    assert asked == list(range(1, mine, 2))
+    for kind in (TaskBegun, TaskRunning, BalanceResponse):
+        fake.say(agent, spans(kind, client, *often))
+        assert looks == [(0, 4000)], kind
+        looks.clear()
+
+
+def test_a_claim_is_refused_what_has_ended_and_no_more() -> None:
+    fake = FakeScheduler(1)
+    client, (agent,) = fake.client(), fake.agents
+    fake.say(client, task(10, 4))
+    assert fake.placed(agent) == [(10, 0, 2)]
+    fake.report(agent, client, result(10, 0, 1))
+    fake.heard(client)
+    fake.claim(client, (10, 0, 2), (10, 2, 3), (10, 2, 4), (77, 0, 1))
+    (answer,) = fake.heard(client, TaskClaimResponse)
+    assert list(answer.granted) == []
+    assert list(answer.refused) == [(client, 77, 0, 1), (client, 10, 0, 1)]
+    assert [list(asked) for asked in fake.heard(agent, TaskClaim)] == [[(client, 10, 1, 4)]]
 
 
 def test_rows_that_are_held_back_go_to_no_agent_until_they_are_let_go() -> None:

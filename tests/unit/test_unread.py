@@ -7,7 +7,8 @@ from simulator.scripted import FakeScheduler, hello, task
 
 from scaler.protocol.acceptor import Acceptor, Terms, Unread
 from scaler.protocol.channel import ACK_BYTES, Channel, Envelope
-from scaler.protocol.messages import Ack, Heartbeat, Task, TaskResult
+from scaler.protocol.codes import Stream
+from scaler.protocol.messages import Ack, Heartbeat, Task, TaskOutput, TaskResult
 from scaler.scheduler.core import events as ev
 
 LIMIT = 10_000
@@ -132,6 +133,33 @@ def test_rows_of_who_does_not_read_wait_and_those_of_others_go_on(fake: FakeSche
     for _ in range(20):
         fake.end_all(agent, slow)
     assert fake.core.state.clients[slow].outstanding == 0
+
+
+def test_what_rows_print_meanwhile_is_left_out_and_its_client_is_told_how_much(fake: FakeScheduler) -> None:
+    (agent,) = fake.agents
+    slow, other = fake.client(), fake.client()
+
+    def prints(client: int, text: str) -> None:
+        fake.say(agent, TaskOutput(client, 11, "mod.fn", Stream.STDOUT, text))
+
+    def heard(client: int) -> list[tuple[int, str, int, str]]:
+        return [(said.row, said.name, said.stream, said.text) for said in fake.heard(client, TaskOutput)]
+
+    prints(slow, "first")
+    unread(fake, slow, MUCH)
+    prints(slow, "x" * 1_000_000)
+    unread(fake, slow, MUCH // 2)
+    prints(slow, "x" * 500_000)
+    prints(other, "mine")
+    assert heard(slow) == [(11, "mod.fn", Stream.STDOUT, "first")]
+    assert heard(other) == [(11, "mod.fn", Stream.STDOUT, "mine")]
+    unread(fake, slow, 0)
+    prints(slow, "last")
+    text = "... 1,500,000 characters of output are left out: this program did not read them\n"
+    assert heard(slow) == [(11, "mod.fn", Stream.STDERR, text), (11, "mod.fn", Stream.STDOUT, "last")]
+    unread(fake, slow, MUCH)
+    unread(fake, slow, 0)
+    assert heard(slow) == []
 
 
 def test_rows_that_wait_can_be_cancelled_cleared_and_left(fake: FakeScheduler) -> None:

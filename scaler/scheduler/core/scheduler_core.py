@@ -200,7 +200,7 @@ class SchedulerCore:
             elif isinstance(event, Stirred):
                 peer_timeouts.stir(state, event.number)
             elif isinstance(event, Unread) and event.number in state.clients:
-                unread.note(state, state.clients[event.number], event.bytes, event.oldest)
+                unread.note(state, self._out, state.clients[event.number], event.bytes, event.oldest)
             elif isinstance(event, Vanished):
                 returning.take_vanished(state, self._out, event)
             elif isinstance(event, HandOut):
@@ -606,8 +606,9 @@ class SchedulerCore:
             self._run(moves)
 
     def _task_output(self, agent: AgentRecord, message: TaskOutput) -> None:
-        if message.client in self.state.clients:
-            self._out.send(message.client, message)
+        client = self.state.clients.get(message.client)
+        if client is not None:
+            unread.send_output(self._out, client, message)
 
     def _balance_response(self, agent: AgentRecord, message: BalanceResponse) -> None:
         before = agent.load.outstanding

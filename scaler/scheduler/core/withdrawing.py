@@ -5,6 +5,7 @@ until they have answered: rows that come back for another reason meanwhile are t
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from scaler.common.spans import joined, within, without
 from scaler.errors import ProtocolError
@@ -29,20 +30,47 @@ from scaler.scheduler.state.cluster import ClusterState
 
 #: the spans of a batch that each of some agents has
 Elsewhere = dict[int, list[tuple[int, int]]]
+#: (client, batch, lo, hi)
+Span = tuple[int, int, int, int]
+#: the rows of each batch, as spans that are ascending and apart
+Named = dict[Batch, list[tuple[int, int]]]
 #: by client and batch the spans that an agent has answered for
 Answered = dict[tuple[int, int], list[tuple[int, int]]]
 
 
+def _named(client: ClientRecord, spans: Iterable[Span]) -> tuple[Named, list[Span]]:
+    """The rows of a client that a message names, and the spans of it that mean nothing.
+
+    It may name the same rows in each of many spans: what follows is done once for each row.
+    """
+    named: Named = {}
+    unknown: list[Span] = []
+    for span in spans:
+        _, batch_id, lo, hi = span
+        batch = client.batches.get(batch_id)
+        if batch is None or hi > batch.rows:
+            unknown.append(span)
+        elif batch in named:
+            named[batch].append((lo, hi))
+        else:
+            named[batch] = [(lo, hi)]
+    return {batch: joined(each) if len(each) > 1 else each for batch, each in named.items()}, unknown
+
+
 def spans_at(state: ClusterState, agent: AgentRecord, spans: Spans) -> Iterator[tuple[ClientRecord, Batch, int, int]]:
-    """The parts of these spans that are with this agent, one by one: rows named twice may have gone by then."""
+    """The parts of these spans that are with this agent, one by one: of what has gone by then nothing is said."""
     place = AGENT + agent.number
-    for number, batch_id, lo, hi in spans:
+    by_client: dict[int, list[Span]] = {}
+    for span in spans:
+        by_client.setdefault(span[0], []).append(span)
+    for number, theirs in by_client.items():
         client = state.clients.get(number)
-        batch = client.batches.get(batch_id) if client is not None else None
-        if client is None or batch is None or hi > batch.rows:
+        if client is None:
             continue
-        for a, b in batch.spans_in(place, lo, hi):
-            yield client, batch, a, b
+        for batch, named in _named(client, theirs)[0].items():
+            for lo, hi in named:
+                for a, b in batch.spans_in(place, lo, hi):
+                    yield client, batch, a, b
 
 
 def _sort_by_place(batch: Batch, spans: Iterable[tuple[int, int]]) -> tuple[list[tuple[int, int]], Elsewhere]:
@@ -72,24 +100,14 @@ def _note_asked(
 
 # ---- what clients ask ------------------------------------------------------------------------------------------------
 def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskCancel) -> list[Move]:
-    """Rows are to be cancelled: those that no agent has end now, the agents that have the others are asked.
-
-    Each row is looked at once, however often it is named: a message may have many spans that are large.
-    """
+    """Rows are to be cancelled: those that no agent has end now, the agents that have the others are asked."""
     moves: list[Move] = []
     questions: dict[int, Spans] = {}
     kind = WithdrawalKind.FORCE if message.force else WithdrawalKind.CANCEL
-    named: dict[Batch, list[tuple[int, int]]] = {}
-    for _, batch_id, lo, hi in message.spans:
-        batch = client.batches.get(batch_id)
-        if batch is None or hi > batch.rows:
-            state.ended.not_found += hi - lo
-        elif batch in named:
-            named[batch].append((lo, hi))
-        else:
-            named[batch] = [(lo, hi)]
+    named, unknown = _named(client, message.spans)
+    state.ended.not_found += sum(hi - lo for _, _, lo, hi in unknown)
     for batch, spans in named.items():
-        here, elsewhere = _sort_by_place(batch, joined(spans) if len(spans) > 1 else spans)
+        here, elsewhere = _sort_by_place(batch, spans)
         moves += finishing.cancel(state, out, batch, here)
         _note_asked(state, batch, elsewhere, questions, kind)
     for number, question in questions.items():
@@ -100,8 +118,8 @@ def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, message: Ta
 def hold(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskHold) -> None:
     """A client cancels row after row: none of its rows goes to an agent until it says so, by naming none.
 
-    It is told which of these wait here: it need not ask about each of them. Rows that have come back, or are computed
-    again, may have to go to some agent at any time.
+    It is told which of these wait here, as far as a message names them: it need not ask about each of them. Rows that
+    have come back, or are computed again, may have to go to some agent at any time.
     """
     if message and not client.is_held:
         state.queues.hold(client.number)
@@ -111,14 +129,11 @@ def hold(state: ClusterState, out: Outgoing, client: ClientRecord, message: Task
     if not message:
         return
     held = TaskHold()
-    for _, batch_id, lo, hi in message:
-        batch = client.batches.get(batch_id)
-        if batch is None or hi > batch.rows or batch.is_recomputing(lo, hi):
-            continue
-        for a, b in _sort_by_place(batch, [(lo, hi)])[0]:
-            if batch.attempts is None or not batch.attempts.returns:
-                held.add(0, batch_id, a, b)
-    out.send(client.number, held.parts()[0])  # of others it is not told: it asks about these one by one
+    for batch, spans in _named(client, message)[0].items():
+        if batch.attempts is None or not batch.attempts.returns:
+            for a, b in _sort_by_place(batch, _not_again(batch, spans))[0]:
+                held.add(0, batch.id, a, b)
+    out.send(client.number, held.parts()[0])  # it asks about others one by one
 
 
 def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskClaim) -> list[Move]:
@@ -126,34 +141,27 @@ def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: Tas
     granted, refused = Spans(), Spans()
     moves: list[Move] = []
     questions: dict[int, Spans] = {}
-    for _, batch_id, lo, hi in message:
-        batch = client.batches.get(batch_id)
-        if (
-            batch is None
-            or hi > batch.rows
-            or batch.task.form == GRAPH
-            or batch.slots > 1  # its claimer has one slot
-            or batch.is_recomputing(lo, hi)
-        ):
-            refused.add(client.number, batch_id, lo, hi)
-            continue
-        here, elsewhere = _sort_by_place(batch, [(lo, hi)])
-        found = sum(b - a for a, b in here) + sum(b - a for spans in elsewhere.values() for a, b in spans)
-        if found < hi - lo:  # some have ended: their results are on the way
-            refused.add(client.number, batch_id, lo, hi)
+    named, unknown = _named(client, message)
+    for _, batch_id, lo, hi in unknown:
+        refused.add(client.number, batch_id, lo, hi)
+    for batch, spans in named.items():
+        is_claimable = batch.task.form != GRAPH and batch.slots == 1  # its claimer has one slot
+        here, elsewhere = _sort_by_place(batch, _not_again(batch, spans) if is_claimable else [])
+        for a, b in without(spans, chain(here, *elsewhere.values())):  # results of some are on the way
+            refused.add(client.number, batch.id, a, b)
         for a, b in here:
-            granted.add(client.number, batch_id, a, b)
+            granted.add(client.number, batch.id, a, b)
             moves += finishing.hand_over(state, batch, a, b)
         _note_asked(state, batch, elsewhere, questions, WithdrawalKind.CLAIM)
     if granted or refused:
         out.send(client.number, TaskClaimResponse(granted, refused))
-    for number, spans in questions.items():
-        out.ask(number, client.number, TaskClaim(spans.clients, spans.batches, spans.spans))
+    for number, question in questions.items():
+        out.ask(number, client.number, TaskClaim(question.clients, question.batches, question.spans))
     return moves
 
 
 # ---- what agents answer ----------------------------------------------------------------------------------------------
-def _by_batch(spans: Iterable[tuple[int, int, int, int]]) -> Answered:
+def _by_batch(spans: Iterable[Span]) -> Answered:
     """Spans of (client, batch, lo, hi) by their batches: each's rows once, ascending."""
     found: Answered = {}
     for number, batch_id, lo, hi in spans:
@@ -226,7 +234,7 @@ def answer_for(
     out: Outgoing,
     agent: AgentRecord,
     clients: Iterable[int],
-    back: Iterable[tuple[int, int, int, int]] = (),
+    back: Iterable[Span] = (),
 ) -> list[Move]:
     """Rows of clients that an agent was asked for may not be there any more: what is queued again can be taken here.
 
@@ -286,6 +294,10 @@ def _trimmed(asked: Withdrawal) -> Withdrawal:
     while lo < hi and column[hi - 1] == DONE:
         hi -= 1
     return asked if hi - lo == asked.hi - asked.lo else asked._replace(lo=lo, hi=hi)
+
+
+def _not_again(batch: Batch, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [part for lo, hi in spans for part in first_runs(batch, lo, hi)]
 
 
 def first_runs(batch: Batch, lo: int, hi: int) -> list[tuple[int, int]]:

@@ -102,6 +102,10 @@ class Unread:
     since: float
     #: the log has told of it
     is_told: bool = False
+    #: characters that its rows have printed and that it is not sent
+    left_out: int = 0
+    #: the row that printed the last of them, and its function's name
+    printed_by: tuple[int, str] = (0, "")
 
 
 @entity
