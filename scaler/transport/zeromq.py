@@ -45,6 +45,7 @@ from scaler.transport.zeromq_handshakes import OTHER_KEY, Handshakes
 from scaler.transport.zeromq_sockets import (
     bind,
     close_all,
+    connection_of,
     drain,
     events_of,
     has_input,
@@ -351,9 +352,10 @@ class ZeroMQPeers:
         else:
             first = self._router.recv(zmq.NOBLOCK, copy=False)
             message = receive_rest(self._router, first)
-            if route in self._unwanted:
-                return 0
-            peer = self._welcome(route, int(first.get("__fd")))
+            fd = connection_of(first)
+            if fd is None or route in self._unwanted:
+                return sum(map(len, message))
+            peer = self._welcome(route, fd)
         inbox.append((peer, message))
         self._spoke.add(peer)
         return sum(map(len, message))

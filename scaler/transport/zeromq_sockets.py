@@ -112,6 +112,18 @@ def receive_rest(via: zmq.Socket[bytes], frame: zmq.Frame | None = None) -> Mess
         frame = via.recv(zmq.NOBLOCK, copy=False)
 
 
+def connection_of(frame: zmq.Frame) -> int | None:
+    """The descriptor of the connection that a message came through.
+
+    None if it is not of this wire: without keys ZeroMQ takes what other programs say, a browser for one, for messages
+    of its first versions, whose peers never said hello. Nothing tells which of the silent connections that was.
+    """
+    try:
+        return int(frame.get("__fd"))
+    except zmq.ZMQError:
+        return None
+
+
 def close_all(
     context: zmq.Context[zmq.Socket[bytes]],
     talking: list[zmq.Socket[bytes]],

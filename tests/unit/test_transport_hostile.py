@@ -22,6 +22,7 @@ from scaler.transport.zeromq_handshakes import NO_HANDSHAKE, NO_KEY, NO_KEY_HERE
 
 _DEADLINE = 20.0
 _SECURITY = Security.ephemeral()
+INSECURE = Security.none()
 _linux = pytest.mark.skipif(sys.platform != "linux", reason="local sockets are abstract names, which Linux has")
 _root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a program as another user")
 _STRANGER = 65534  # "nobody"
@@ -74,6 +75,34 @@ def test_garbage_on_the_tcp_port_ends_that_connection_alone(echo: Echo, garbage:
         stranger.sendall(garbage)
         assert len(_end_of(stranger)) < 200
     assert set(echo.heard) == {b"ping"}
+
+
+@pytest.mark.parametrize(
+    "first_versions",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nCookie: " + b"a=b; " * 300 + b"\r\n\r\n",
+        b"\x01\x00\x06\x00hello",
+        b"\x03\x00ab\x06\x00hello\x03\x01ab\x03\x00cd",
+        b"\xff\0\0\0\0\0\0\0\x01\x7f\x01\x05\0\0\0\x05hello\0\x05hello",
+    ],
+    ids=["http", "1.0", "1.0 with a name", "2.0"],
+)
+def test_what_zeromq_takes_for_its_first_versions_where_there_are_no_keys_is_nobodys(first_versions: bytes) -> None:
+    open_to_all = Echo(INSECURE)
+    try:
+        client = connect(open_to_all.address, INSECURE, shortcut=False)
+        works(client)
+        for _ in range(5):
+            with socket.create_connection((open_to_all.address.host, open_to_all.address.port), _DEADLINE) as stranger:
+                until(lambda: open_to_all.listener.state.connections == 2)
+                stranger.sendall(first_versions)
+                works(client)
+            until(lambda: open_to_all.listener.state.connections == 1)
+        works(client)
+        client.close()
+        assert set(open_to_all.heard) == {b"ping"}
+    finally:
+        open_to_all.close()
 
 
 @pytest.mark.parametrize(
