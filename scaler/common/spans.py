@@ -256,6 +256,10 @@ class SpanQueue(Generic[B]):
         self._settle(client)
         return batch, lo, hi
 
+    def has_others(self, client: int) -> bool:
+        """Say whether there are rows of others than this client."""
+        return len(self._clients) > (client in self._clients)
+
     def drop_client(self, client: int) -> None:
         """Forget all rows of a client."""
         line = self._clients.pop(client, None)

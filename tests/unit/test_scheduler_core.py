@@ -114,6 +114,61 @@ def test_short_rows_are_prefetched_by_a_window_of_work() -> None:
     assert 1_000 <= fake.holds(fake.agents[0]) <= 2_000
 
 
+def test_an_agent_that_has_run_short_rows_is_given_few_long_ones_at_once() -> None:
+    fake = FakeScheduler(2)
+    (agent,), client = fake.agents, fake.client()
+    learnt(fake, agent, client, us=200_000)
+    fake.say(client, task(2000, 1, name="short"))
+    for batch in range(3000, 3030):
+        fake.say(client, task(batch, 1, name="short"))
+        fake.report(agent, client, result(batch, 0, 1, us=100))
+    assert fake.core.state.agents[agent].load.window > 1_000
+    fake.say(client, task(10, 500), task(5000, 500, name="short"))
+    assert fake.holds(agent) == 4
+
+
+def test_long_rows_behind_short_ones_are_not_given_as_many_as_of_those() -> None:
+    fake = FakeScheduler(2)
+    (agent,), client = fake.agents, fake.client()
+    learnt(fake, agent, client, us=200_000)
+    for batch in range(3000, 3030):
+        fake.say(client, task(batch, 1, name="short"))
+        fake.report(agent, client, result(batch, 0, 1, us=100))
+    fake.placed(agent)
+    fake.say(client, spans(TaskHold, 0, (10, 0, 500)))
+    fake.say(client, task(5000, 30, name="short"), task(10, 500))
+    assert fake.placed(agent) == []
+    fake.say(client, TaskHold())
+    assert fake.placed(agent) == [(5000, 0, 30)]
+
+
+def test_what_agents_have_beyond_their_windows_is_taken_back_when_others_wait() -> None:
+    fake = FakeScheduler(2)
+    (agent,), client, other = fake.agents, fake.client(), fake.client()
+    learnt(fake, agent, client, us=100)
+    fake.say(client, task(10, 60))
+    assert fake.holds(agent) == 60
+    fake.placed(agent)
+    fake.report(agent, client, result(10, 0, 2, us=500_000))
+    fake.say(client, task(100, 10))
+    fake.wait(1.0)
+    assert fake.heard(agent, BalanceRequest) == []  # nobody else waits
+    fake.say(other, task(10, 1))
+    fake.wait(0.1)
+    (request,) = fake.heard(agent, BalanceRequest)
+    assert request.rows == 58 - 4
+    fake.wait(1.0)
+    assert fake.heard(agent, BalanceRequest) == []  # it has not answered
+    fake.say(agent, spans(BalanceResponse, client, (10, 6, 60)))
+    given = []
+    for row in (2, 3, 4):
+        fake.report(agent, client, result(10, row, row + 1, us=500_000))
+        given += [message.client for message in fake.heard(agent, Task)]
+    assert given == [client, other]
+    fake.wait(1.0)
+    assert fake.heard(agent, BalanceRequest) == []
+
+
 def test_higher_priority_goes_first_and_clients_take_turns() -> None:
     fake = FakeScheduler(0)
     (agent,) = fake.agents

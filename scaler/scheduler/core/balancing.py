@@ -33,6 +33,10 @@ MOST_IDLE = 4
 #: batches of an agent that are looked at for others than those of its group, the latest, and that are named, at most
 MOST_LOOKED, MOST_NAMED = 64, 16
 
+#: work that an agent has beyond its window, microseconds a worker, from which on it is taken back if others wait; and
+#: seconds between two looks for that
+EXCESS_US, EXCESS_SECONDS = 5 * placement.PREFETCH_US, 0.1
+
 #: agents to ask, and for what
 Requests = list[tuple[AgentRecord, BalanceRequest]]
 
@@ -51,6 +55,9 @@ def begin_recalls(state: ClusterState) -> Requests:
                     _begin(state, wider, asks)
     if len(state.groups) > 1 and idle and rich:
         _begin_elsewhere(state, asks)
+    if state.now >= state.excess_due and state.queues:
+        state.excess_due = state.now + EXCESS_SECONDS
+        _begin_for_others(state, asks)
     return asks
 
 
@@ -121,6 +128,30 @@ def end_recall(agent: AgentRecord, gave_back: bool) -> None:
     if load.recalling and not gave_back:
         load.exhausted.add(load.recalling)
     load.recalling = None
+
+
+# ---- rows that take longer than was thought --------------------------------------------------------------------------
+def _begin_for_others(state: ClusterState, asks: Requests) -> None:
+    """Ask agents for what they have beyond their windows, if rows of others than whose it is wait.
+
+    They were given it when it seemed to take little time; whoever waits would wait for all of it.
+    """
+    waiting = [queue for _, queue in islice(state.queues.in_order(), MOST_IDLE)]
+    for group in list(islice(state.standing.rich, SPARE_LOOKS)):
+        for agent in list(islice(group.surplus, MOST_LOOKED)):
+            group.surplus[agent] = group.surplus.pop(agent)
+            rows = _excess(agent.load, state.now)
+            if rows and group.purpose not in agent.load.exhausted and not state.returning.may_have_more(agent.number):
+                latest = next(reversed(agent.batches)).client
+                if any(queue.has_others(latest) for queue in waiting):
+                    asks.append((agent, _request(group, agent, rows, [])))
+
+
+def _excess(load: Load, now: float) -> int:
+    """Rows that an agent has beyond its window, by what its rows take now; 0 if they are not worth taking back."""
+    each = max(load.recent_us or 0.0, 1e6 * (now - load.quiet_since))
+    rows = load.outstanding - placement.window(load.workers, each or None)
+    return rows if rows * each >= EXCESS_US * load.workers and load.recalling is None else 0
 
 
 # ---- agents of other capabilities ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ that is about to go gets none at all; but if one of its tasks waits for others, 
 it gets them, or it could never go.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from math import frexp
@@ -325,11 +326,17 @@ def _fill(
 def _give_some(
     state: ClusterState, queue: SpanQueue[Batch], rows: int, agent: AgentRecord, slots: int
 ) -> Iterator[Give]:
-    """So many of the next rows of a queue for an agent; fewer of unknown duration, and none that it has no time for."""
+    """So many of the next rows of a queue for an agent; fewer of unknown duration, and none that it has no time for.
+
+    Nor any that take longer than the first of them, for which so many are right: of those fewer may be.
+    """
     load, limited = agent.load, state.limited
+    longest = queue.head.function.duration_us or math.inf
     while rows > 0 and queue.rows:
         head = queue.head.function
         is_known = head.duration_us is not None
+        if head.duration_us is not None and head.duration_us > longest:
+            return
         if limited and not agent.has_time_for(head.duration_us, state.now):
             return
         limit = rows if is_known else min(rows, max(1, (2 * load.workers - load.outstanding) // slots))
@@ -384,7 +391,8 @@ def _next_idle(queue: SpanQueue[Batch], group: AgentGroup, later: int) -> tuple[
     load, slots = agent.load, group.slots
     share = -(-queue.rows // (len(idle) + later))
     need = (load.workers - load.outstanding) // slots
-    return agent, share if share < need else max(need, min(share, (load.window - load.outstanding) // slots))
+    most = min(load.window, window(load.workers, queue.head.function.duration_us))
+    return agent, share if share < need else max(need, min(share, (most - load.outstanding) // slots))
 
 
 def _next_open(queue: SpanQueue[Batch], group: AgentGroup, later: int) -> tuple[AgentRecord | None, int]:

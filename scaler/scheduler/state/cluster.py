@@ -89,6 +89,8 @@ class ClusterState:
     matching: dict[Demand, list[AgentGroup]] = field(default_factory=dict)
     #: steps in which agents of some capabilities idled while others had rows: whose turn it is to be looked at for them
     recall_turn: int = 0
+    #: when to look next for agents that have more rows than they should, seconds
+    excess_due: float = 0.0
     #: of another scheduler's, as long as their work is not put together
     returning: ReturningPeers = field(default_factory=ReturningPeers)
     roots: Roots = field(default_factory=Roots)
