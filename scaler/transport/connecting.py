@@ -10,13 +10,15 @@ it hangs up, does not accept the key.
 
 from __future__ import annotations
 
+import errno
 import math
 import socket
 import time
 
 from scaler import defaults
 from scaler.common.attempts import Attempts
-from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused
+from scaler.common.process_limits import words_of
+from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ScalerError
 from scaler.transport import unix
 from scaler.transport.address import Address
 from scaler.transport.failures import HandshakeCut, nobody, refusal, silence
@@ -50,10 +52,10 @@ def connect(
     """A connection whose handshake is done. Blocks for at most `timeout` seconds (None: no limit), a second longer if
     somebody closes it in the handshake; any thread.
 
-    When nobody can be reached there: raises `ConnectionFailed` at once, or tries again until `timeout` has passed if
-    `retry` is set (for programs that may be started before the scheduler). Raises `HandshakeRefused` if the other side
-    has another key or is no scheduler, `ConnectionTimeout` if it says nothing, `AddressError`. `if_refused` is what
-    people can do where nothing listens.
+    When nobody can be reached there, or this process lacks descriptors: raises `ConnectionFailed` at once, or tries
+    again until `timeout` has passed if `retry` is set (for programs that may be started before the scheduler). Raises
+    `HandshakeRefused` if the other side has another key or is no scheduler, `ConnectionTimeout` if it says nothing,
+    `AddressError`. `if_refused` is what people can do where nothing listens.
     """
     wanted = Address.parse(address)
     began = time.monotonic()
@@ -73,6 +75,15 @@ def connect(
 
 
 def _attempt(wanted: Address, security: Security, deadline: float | None, shortcut: bool, limit: int) -> Connection:
+    try:
+        return _reach(wanted, security, deadline, shortcut, limit)
+    except ScalerError:
+        raise
+    except OSError as error:  # what this process runs into itself
+        raise ConnectionFailed(f"{wanted.url} cannot be reached: {words_of(error)}") from error
+
+
+def _reach(wanted: Address, security: Security, deadline: float | None, shortcut: bool, limit: int) -> Connection:
     candidates = wanted.for_client().resolve()
     local = _by_local_socket(wanted, candidates, deadline, limit) if shortcut else None
     if local is None:
@@ -101,7 +112,7 @@ def _shake_hands(
     limit: int,
 ) -> Connection:
     """A connection by tcp to the candidate that listens, after several handshakes if need be: see the top."""
-    from scaler.transport.zeromq import ZeroMQConnection  # here, so that local clients never load ZeroMQ
+    from scaler.transport.zeromq import open_connection  # here, so that local clients never load ZeroMQ
 
     for pause in (0.0, *AGAIN):
         if pause:
@@ -109,7 +120,7 @@ def _shake_hands(
             listening = _find_listening(wanted, candidates, deadline, greets=True)
         began = time.monotonic()
         try:
-            return ZeroMQConnection(wanted, listening, security, limit, deadline)
+            return open_connection(wanted, listening, security, limit, deadline)
         except HandshakeCut:
             now = time.monotonic()
             if now - began > PROMPT:
@@ -163,12 +174,16 @@ def _look(wanted: Address, candidates: list[Address], deadline: float | None, gr
             text = f"no answer from {wanted.url}: is the host up, and does a firewall let it through?"
             failure = failure or _Unanswered(text)
         except OSError as error:
-            failure = failure or ConnectionFailed(f"{wanted.url} cannot be reached: {error.strerror or error}")
+            failure = failure or ConnectionFailed(f"{wanted.url} cannot be reached: {_reason_of(error)}")
     assert failure is not None
     try:
         raise failure
     finally:
         del failure  # its traceback has this frame: they would keep each other, and the socket
+
+
+def _reason_of(error: OSError) -> str:
+    return words_of(error) if error.errno == errno.EMFILE else error.strerror or str(error)
 
 
 def _await_greeting(probe: socket.socket, wanted: Address, deadline: float | None) -> None:

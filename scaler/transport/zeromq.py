@@ -20,11 +20,12 @@ child must not touch them; `close` there does nothing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Lock
 
 import zmq
@@ -32,6 +33,7 @@ import zmq.utils.z85
 
 from scaler.common.attempts import is_under_way
 from scaler.common.poller import Poller, Waker, new_poller
+from scaler.common.process_limits import lack_of_descriptors
 from scaler.errors import ConnectionFailed
 from scaler.transport.address import Address
 from scaler.transport.failures import HandshakeCut, refusal, silence
@@ -68,6 +70,36 @@ _LOOK_SECONDS = 0.4
 #: A dealer that may not reconnect at all (-1) drops what it has received when the other side leaves; one that would
 #: wait for days keeps it until it is read.
 _NEVER_MILLISECONDS = 7 * 86_400_000
+#: What a connection takes, with its context.
+DESCRIPTORS = 12
+#: Connections that take theirs just now, in several threads.
+_taking: set[object] = set()
+
+
+def open_connection(
+    address: Address, numeric: Address, security: Security, limit: int, deadline: float | None
+) -> ZeroMQConnection:
+    """A connection whose handshake is done: see `ZeroMQConnection`, whatever ZeroMQ says."""
+    try:
+        return ZeroMQConnection(address, numeric, security, limit, deadline)
+    except zmq.ZMQError as error:
+        raise ConnectionFailed(f"{address.url} cannot be reached: {error}") from error
+
+
+@contextlib.contextmanager
+def _descriptors_for(address: Address) -> Iterator[None]:
+    """Descriptors for a connection. ZeroMQ ends a process that runs out of them while it makes a context or a socket.
+
+    Raises `ConnectionFailed` if there are too few.
+    """
+    this = object()
+    _taking.add(this)
+    try:
+        if lack := lack_of_descriptors(DESCRIPTORS * len(_taking)):
+            raise ConnectionFailed(f"{address.url} cannot be reached: {lack}")
+        yield
+    finally:
+        _taking.discard(this)
 
 
 class ZeroMQConnection:
@@ -94,16 +126,17 @@ class ZeroMQConnection:
         self._fd = -1
         #: Guards every use of `_dealer`.
         self._lock = Lock()
-        self._context = zmq.Context()
-        self._dealer = make_socket(self._context, zmq.DEALER, numeric, limit)
+        with _descriptors_for(address):
+            self._context = zmq.Context()
+            self._dealer = make_socket(self._context, zmq.DEALER, numeric, limit)
+            self._monitor = monitor_of(self._dealer)
+            self._waker = Waker()
+            self._poller = new_poller()
         self._dealer.setsockopt(zmq.RECONNECT_IVL, _NEVER_MILLISECONDS)
         if not security.insecure:
             self._dealer.curve_serverkey = security.public
             self._dealer.curve_publickey = security.public
             self._dealer.curve_secretkey = security.secret
-        self._monitor = monitor_of(self._dealer)
-        self._waker = Waker()
-        self._poller = new_poller()
         self.fileno = self._poller.fileno
         try:
             self._dealer.connect(numeric.url)

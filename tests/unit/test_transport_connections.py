@@ -25,6 +25,7 @@ import zmq
 from support import within
 
 from scaler.common import poller
+from scaler.common.process_limits import limit_for, open_descriptors
 from scaler.errors import AddressError, AddressInUse, ConnectionFailed, ConnectionTimeout, ObjectTooLarge
 from scaler.transport import (
     Address,
@@ -516,6 +517,73 @@ def test_a_program_that_accepts_and_says_nothing_times_out() -> None:
         silent.listen()
         with pytest.raises(ConnectionTimeout, match="does not answer"):
             connect(Address("127.0.0.1", silent.getsockname()[1]), _SECURITY, timeout=0.2)
+
+
+@pytest.fixture
+def contexts(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """A place for each context that a connection has made."""
+    made: list[object] = []
+    real = zmq.Context
+    monkeypatch.setattr(zmq, "Context", lambda: made.append(None) or real())
+    return made
+
+
+def test_a_process_with_few_descriptors_is_told_so_before_zeromq_could_end_it(
+    link: Link, contexts: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link.connect("tcp")
+    contexts.clear()
+    most = open_descriptors() + zeromq.DESCRIPTORS
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
+    with pytest.raises(ConnectionFailed, match=rf"may have {most} descriptors open here \(RLIMIT_NOFILE\)"):
+        link.connect("tcp")
+    assert not contexts
+
+
+def test_connections_that_are_made_at_once_do_not_take_each_others_descriptors(
+    link: Link, contexts: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link.connect("tcp")
+    contexts.clear()
+    most = limit_for(open_descriptors() + 2 * zeromq.DESCRIPTORS)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
+    monkeypatch.setattr(zeromq, "_taking", {"another", "a third"})
+    with pytest.raises(ConnectionFailed, match="cannot be reached"):
+        link.connect("tcp")
+    assert not contexts
+    zeromq._taking.clear()
+    link.connect("tcp")
+    assert not zeromq._taking
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere ZeroMQ wakes its threads by two descriptors each")
+def test_a_connection_has_as_many_descriptors_as_it_is_said_to_need(link: Link) -> None:
+    link.connect("tcp")
+    before = open_descriptors()
+    link.connect("tcp")
+    of_the_listener = 1
+    assert open_descriptors() - before == zeromq.DESCRIPTORS + of_the_listener
+
+
+@pytest.mark.parametrize("error", [zmq.ZMQError(errno.EMFILE), OSError(errno.EMFILE, "Too many open files")])
+def test_whatever_a_process_lacks_for_a_connection_it_is_a_failure_like_others(
+    link: Link, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[None] = []
+    real = zeromq.monitor_of
+
+    def refuse(observed: "zmq.Socket[bytes]") -> "zmq.Socket[bytes]":
+        tries.append(None)
+        if len(tries) < 3:
+            raise error
+        return real(observed)
+
+    link.connect("tcp")
+    monkeypatch.setattr(zeromq, "monitor_of", refuse)
+    with pytest.raises(ConnectionFailed, match=r"cannot be reached: .*Too many open files"):
+        link.connect("tcp")
+    link.connect("tcp", retry=True)
+    assert len(tries) == 3
 
 
 @pytest.mark.parametrize("who", ["nobody", "somebody silent", "somebody who hangs up"])
