@@ -10,6 +10,9 @@ name another store for a chunk instead of sending it (see `serving`); that store
 only for what it was named for, and a chunk that does not come from there within a short time is asked of the source
 again, which is told not to name that store.
 
+Connections take descriptors: beyond `MOST_LINES` one that no fetch needs makes room for the next, that of who was heard
+least lately. If there is none, a named store is not asked, and a source not yet, but by a fetch that has no other.
+
 A store that was reached before is tried again until nothing was heard from it for `patience` seconds; others at once
 no more. A fetch ends when it has all, or when no source is left.
 """
@@ -28,8 +31,12 @@ NAMED_WINDOW = 4
 _MOST_ASKED = 48
 #: named stores of one fetch that are connected to
 MAX_NAMED = 32
+#: connections that there are at a time, and one more for each fetch that has no other source
+MOST_LINES = 64
 #: seconds for which a chunk waits for the connection to a store that was named for it
 _CONNECTING = 1.0
+#: for so many times the patience with a store a connection may be made, should nobody tell what has become of it
+_OVERDUE = 2
 #: seconds after which a connection that nobody needs is closed
 _IDLE = 60.0
 #: seconds between attempts to connect again
@@ -87,6 +94,7 @@ class _Line:
         "hungry",
         "ready",
         "retry_at",
+        "since",
         "stalled",
         "users",
         "was_ready",
@@ -95,7 +103,9 @@ class _Line:
 
     def __init__(self, address: str, now: float) -> None:
         self.address = address
-        self.connecting = True
+        #: a connection is being made, and since when
+        self.connecting = False
+        self.since = now
         self.ready = False
         self.was_ready = False
         #: what was asked and not answered yet, and when
@@ -112,6 +122,16 @@ class _Line:
         self.hungry: dict[Key, None] = {}
         #: objects that are being made ready there
         self.stalled: dict[Key, None] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """It takes descriptors."""
+        return self.ready or self.connecting
+
+    @property
+    def is_needless(self) -> bool:
+        """No fetch has to do with it, and no answer is under way."""
+        return not self.users and not self.asked
 
     def has_room(self, window: int) -> bool:
         """May one more chunk be asked for?"""
@@ -167,6 +187,8 @@ class Fetching:
         self.own = own
         self._fetches: dict[Key, _Fetch] = {}
         self._lines: dict[str, _Line] = {}
+        #: those to be connected, in order
+        self._unopened: dict[str, None] = {}
         #: stores that could not be reached, and when
         self._unreachable: dict[str, float] = {}
         self._effects: list[Effect] = []
@@ -211,13 +233,15 @@ class Fetching:
         line.ready = line.was_ready = True
         self._unreachable.pop(address, None)
         line.connecting = False
+        line.retry_at = None
+        self._unopened.pop(address, None)
         line.heard = now
         line.hungry = dict.fromkeys(line.users)
 
     def lost(self, address: str, reason: str, now: float, *, final: bool = False) -> None:
         """A connection is closed or could not be made; `final`: another attempt is pointless."""
         line = self._lines.get(address)
-        if line is None:
+        if line is None or not line.is_open:
             return
         line.ready = line.connecting = False
         if not line.was_ready:
@@ -231,10 +255,12 @@ class Fetching:
             fetch = self._fetches[key]
             if not again or fetch.parts[address].named:
                 self._drop(fetch, address, reason, now)
+            else:
+                self._unload(fetch, fetch.parts[address])
         if again and line.users:
             line.retry_at = now + _PAUSE
         else:
-            del self._lines[address]
+            self._forget(line)
 
     def arrived(self, address: str, key: Key, index: int, size: int, tag: int, now: float) -> bool:
         """A chunk has come; true if it is needed, and then it counts as being here.
@@ -267,11 +293,13 @@ class Fetching:
         if fetch is None:
             return
         part = fetch.parts.get(other)
+        is_strange = part is None and (not usable or other in ("", self.own) or other in fetch.avoid)
+        if is_strange or not self._may_reach(other):
+            fetch.avoid[other] = None
+            self._give_back(key, index)
+            return
         if part is None:
-            usable = usable and other not in ("", self.own) and other not in fetch.avoid
-            if not usable or self._named(fetch) >= MAX_NAMED:
-                if not usable:
-                    fetch.avoid[other] = None
+            if self._named(fetch) >= MAX_NAMED:
                 self._give_back(key, index)
                 return
             part = self._add_part(fetch, other, True, now)
@@ -311,13 +339,13 @@ class Fetching:
             if line.ready and line.asked and now - line.heard >= self.patience:
                 self._effects.append(Hang(line.address))
                 self.lost(line.address, f"no answer for {self.patience:g} s", now, final=True)
+            elif line.connecting and now - line.since >= _OVERDUE * self.patience:
+                self.lost(line.address, f"no connection for {_OVERDUE * self.patience:g} s", now, final=True)
             elif line.retry_at is not None and now >= line.retry_at:
                 line.retry_at = None
-                line.connecting = True
-                self._effects.append(Connect(line.address))
-            elif not line.users and not line.asked and now - line.heard >= _IDLE:
-                self._effects.append(Hang(line.address))
-                del self._lines[line.address]
+                self._unopened[line.address] = None
+            elif line.is_needless and now - line.heard >= _IDLE:
+                self._hang(line)
             else:
                 self._hurry(line, now)
 
@@ -328,6 +356,8 @@ class Fetching:
 
     def take(self, now: float) -> list[Effect]:
         """What is to be done now."""
+        if self._unopened:
+            self._open_lines(now)
         for line in self._lines.values():
             if line.ready and line.hungry:
                 self._fill(line, now)
@@ -339,12 +369,59 @@ class Fetching:
         line = self._lines.get(address)
         if line is None:
             line = self._lines[address] = _Line(address, now)
-            self._effects.append(Connect(address))
-        if not line.users and not line.asked:
+            self._unopened[address] = None
+        if line.is_needless:
             line.heard = now
         line.users[fetch.key] = line.hungry[fetch.key] = None
         part = fetch.parts[address] = _Part(named, now)
         return part
+
+    def _open_lines(self, now: float) -> None:
+        """Have connections made, as far as there is room for them."""
+        opened, spare = self._opened(), self._spare()
+        for address in list(self._unopened):
+            line = self._lines[address]
+            if not line.users:
+                self._forget(line)
+                continue
+            while opened >= MOST_LINES and spare:
+                self._hang(spare.pop())
+                opened -= 1
+            if opened < MOST_LINES or self._is_needed(line):
+                del self._unopened[address]
+                line.connecting, line.since = True, now
+                self._effects.append(Connect(address))
+                opened += 1
+
+    def _opened(self) -> int:
+        return sum(line.is_open for line in self._lines.values())
+
+    def _spare(self) -> list[_Line]:
+        """Connections that no fetch needs, the last one that of the store that was heard least lately."""
+        needless = [line for line in self._lines.values() if line.ready and line.is_needless]
+        return sorted(needless, key=lambda line: line.heard, reverse=True)
+
+    def _is_needed(self, line: _Line) -> bool:
+        """Some fetch is connected to no other source."""
+        return any(not self._has_source(self._fetches[key]) for key in line.users)
+
+    def _has_source(self, fetch: _Fetch) -> bool:
+        return any(self._lines[address].is_open for address, part in fetch.parts.items() if not part.named)
+
+    def _may_reach(self, address: str) -> bool:
+        """Whether a store can be asked without waiting for others."""
+        if address in self._lines and address not in self._unopened:
+            return True
+        wanted = self._opened() + len({*self._unopened, address}) - len(self._spare())
+        return wanted <= MOST_LINES
+
+    def _hang(self, line: _Line) -> None:
+        self._effects.append(Hang(line.address))
+        self._forget(line)
+
+    def _forget(self, line: _Line) -> None:
+        del self._lines[line.address]
+        self._unopened.pop(line.address, None)
 
     def _fill(self, line: _Line, now: float) -> None:
         """Ask for as much as the window allows, a chunk for each fetch in turn."""
@@ -423,12 +500,17 @@ class Fetching:
         line.users.pop(fetch.key)
         line.hungry.pop(fetch.key, None)
         fetch.avoid[address] = None
-        if part.todo:
-            fetch.pool.extend(part.todo)
-            self._feed(fetch)
+        self._unload(fetch, part)
         if not part.named:
             fetch.troubles[address] = reason
             self._check_sources(fetch)
+
+    def _unload(self, fetch: _Fetch, part: _Part) -> None:
+        """What a store was named for may be asked of any."""
+        if part.todo:
+            fetch.pool.extend(part.todo)
+            part.todo.clear()
+            self._feed(fetch)
 
     def _check_sources(self, fetch: _Fetch) -> None:
         """Without sources the stores that were named are asked for everything; without those it is over."""
@@ -460,7 +542,7 @@ class Fetching:
             late = [index for (of, index), when in line.asked.items() if of == key and now - when >= self.patience]
             if late or (part.todo and not line.ready and now - part.since >= _CONNECTING):
                 waits = [index for of, index in line.asked if of == key]
-                if not line.was_ready:
+                if line.connecting and not line.was_ready:
                     self._unreachable[line.address] = now
                 self._drop(fetch, line.address, "too slow", now)
                 for index in waits:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 from scaler.common.attempts import is_under_way
 from scaler.common.poller import new_poller
+from scaler.common.process_limits import words_of
 from scaler.errors import AddressError, HandshakeRefused, ProtocolError, ScalerError
 from scaler.store import ObjectMissing, StoreFull
 from scaler.store.fetching import Ask, Connect, Effect, Ended, Fetching, Hang
@@ -203,16 +204,15 @@ class Transfer:
 
     def _turn(self) -> None:
         busy = not (self._fetching.is_idle and self._serving.is_idle)
-        ready = [fd for fd, _ in self._poller.poll(_BUSY if busy else _QUIET)]
-        # What was asked for before a message came counts before it, and what has ended before the same is asked again.
+        ready = [fd for fd, _ in self._poller.poll(0 if self._commands else _BUSY if busy else _QUIET)]
         if self._wake_reader in ready:
             with self._lock:
                 os.read(self._wake_reader, 16)
                 self._is_woken = False
-                commands, self._commands = self._commands, deque()
-            for command in commands:
-                command()
-                self._drain()
+        # What was asked for before a message came counts before it, and what has ended before the same is asked again.
+        for _ in range(len(self._commands)):
+            self._commands.popleft()()  # those behind one that raises have their turn next
+            self._drain()
         for fd in ready:
             if fd == self._listener.fileno():
                 self._hear_peers()
@@ -380,9 +380,12 @@ class Transfer:
             note = Note(Kind.READ, effect.key, effect.chunk * CHUNK, 0, link.answers, flags, text)
             link.connection.send(pack(note))
         elif isinstance(effect, Connect):
-            threading.Thread(
-                target=self._connect, args=(effect.address,), name="scaler-transfer-connect", daemon=True
-            ).start()
+            try:
+                threading.Thread(
+                    target=self._connect, args=(effect.address,), name="scaler-transfer-connect", daemon=True
+                ).start()
+            except RuntimeError as error:
+                self._fetching.lost(effect.address, words_of(error), time.monotonic())
         elif isinstance(effect, Hang):
             self._hang(effect.address)
         elif isinstance(effect, Ended):
@@ -401,8 +404,11 @@ class Transfer:
             )  # fmt: skip
         except HandshakeRefused as error:
             reason, final = str(error), True
-        except (ScalerError, OSError) as error:
+        except ScalerError as error:
             reason = str(error)
+        except Exception as error:  # whatever it is, somebody waits for what becomes of it
+            _log.exception("the connection to the store at %s", address)
+            reason = f"{type(error).__name__}: {error}"
 
         def done() -> None:
             if made is None:
@@ -415,7 +421,9 @@ class Transfer:
             made.close(0)
 
     def _connected(self, address: str, connection: Connection) -> None:
-        self._hang(address)
+        if address in self._links:  # an earlier attempt that was given up has come to something
+            connection.close(0)
+            return
         self._links[address] = _Link(connection)
         self._fds[connection.fileno()] = address
         self._poller.add(connection.fileno())

@@ -5,9 +5,11 @@ from collections import Counter, deque
 
 import pytest
 
+from scaler.store import fetching as fetching_module
 from scaler.store.fetching import (
     _MOST_ASKED,
     MAX_NAMED,
+    MOST_LINES,
     NAMED_WINDOW,
     Ask,
     Connect,
@@ -345,6 +347,87 @@ def test_idle_connections_are_closed_in_the_end(desk: Desk) -> None:
     assert desk.take() == [Hang(A)]
 
 
+def busy(desk: Desk, stores: int) -> list[str]:
+    """So many stores that are connected to, each for a fetch of its own, the first one heard least lately."""
+    addresses = [f"tcp://busy:{number}" for number in range(1, stores + 1)]
+    for number, address in enumerate(addresses):
+        desk.now += 0.01
+        assert desk.begin(2, address, key=(8, number)) == [Connect(address)]
+        desk.connect(address)
+    return addresses
+
+
+def test_a_store_that_nobody_asks_any_more_makes_room_for_another(desk: Desk) -> None:
+    addresses = busy(desk, MOST_LINES)
+    for number in (5, 3, 4):
+        desk.core.cancel((8, number), "it was cancelled")
+        desk.core.missing(addresses[number], (8, number), 0, "", desk.now)
+        desk.core.missing(addresses[number], (8, number), 1, "", desk.now)
+        desk.now += 0.01
+    desk.take()
+    assert desk.begin(1, A) == [Hang(addresses[5]), Connect(A)]
+    assert desk.begin(1, B, key=(7, 2)) == [Hang(addresses[3]), Connect(B)]
+
+
+def test_as_many_stores_are_connected_to_as_there_may_be_and_as_fetches_need_to_go_on(desk: Desk) -> None:
+    addresses = busy(desk, MOST_LINES)
+    assert desk.begin(1, A, B) == [Connect(A)], "it has no other"
+    assert desk.begin(1, A, key=(7, 2)) == []
+    assert desk.wait(1) == []
+    desk.core.cancel((8, 0), "it was cancelled")
+    desk.core.missing(addresses[0], (8, 0), 0, "", desk.now)
+    desk.core.missing(addresses[0], (8, 0), 1, "", desk.now)
+    assert desk.take() == [Ended((8, 0), "it was cancelled"), Hang(addresses[0])], "that made one too many"
+    desk.core.lost(A, "refused", desk.now)
+    assert desk.take() == [Ended((7, 2), f"{A}: refused"), Connect(B)]
+
+
+def test_who_waits_for_a_connection_and_is_cancelled_gets_none(desk: Desk) -> None:
+    addresses = busy(desk, MOST_LINES)
+    desk.begin(1, A, B)
+    desk.core.cancel(KEY, "it was cancelled")
+    desk.core.lost(addresses[0], "refused", desk.now, final=True)
+    desk.core.lost(addresses[1], "refused", desk.now, final=True)
+    assert not [effect for effect in desk.take() if isinstance(effect, Connect)]
+    assert desk.begin(1, B) == [Connect(B)]
+
+
+def test_a_named_store_that_there_is_no_room_for_is_not_waited_for(desk: Desk) -> None:
+    addresses = busy(desk, MOST_LINES)
+    desk.core.elsewhere(addresses[0], (8, 0), 1, A, desk.now)
+    assert desk.take() == [Ask(addresses[0], (8, 0), 1, False, (A,), False)]
+    desk.core.cancel((8, 1), "it was cancelled")
+    desk.core.missing(addresses[1], (8, 1), 0, "", desk.now)
+    desk.core.missing(addresses[1], (8, 1), 1, "", desk.now)
+    desk.core.elsewhere(addresses[0], (8, 0), 1, B, desk.now)
+    assert desk.take() == [Ended((8, 1), "it was cancelled"), Hang(addresses[1]), Connect(B)]
+
+
+def test_a_source_that_waits_for_room_is_not_asked_for_what_it_is_named_for(desk: Desk) -> None:
+    busy(desk, MOST_LINES)
+    desk.begin(2, A, B)
+    assert [ask.chunk for ask in desk.connect(A)] == [0, 1]
+    desk.core.elsewhere(A, KEY, 1, B, desk.now)
+    assert desk.take() == [Ask(A, KEY, 1, False, (B, B), False)]
+
+
+def test_a_connection_of_which_nobody_tells_is_given_up(desk: Desk) -> None:
+    assert desk.begin(1, A) == [Connect(A)]
+    assert desk.wait(2 * PATIENCE - 0.1) == []
+    assert desk.wait(0.2) == [Ended(KEY, f"{A}: no connection for 10 s")]
+    assert desk.core.is_idle
+    desk.core.connected(A, desk.now)
+    assert desk.take() == [Hang(A)], "it comes too late"
+
+
+def test_what_becomes_of_a_connection_that_was_given_up_means_nothing_to_the_next(desk: Desk) -> None:
+    busy(desk, MOST_LINES)
+    desk.begin(1, A, B)
+    desk.core.lost(B, "refused", desk.now)
+    desk.core.lost(A, "refused", desk.now)
+    assert desk.take() == [Connect(B)]
+
+
 class Crowd:
     """Stores that behave by chance; the first one always does what it should."""
 
@@ -358,6 +441,8 @@ class Crowd:
         self.asked: list[Ask] = []
         self.ended: dict[Key, str | None] = {}
         self.arrived: Counter[tuple[Key, int]] = Counter()
+        #: connections there were at a time, at most
+        self.most = 0
 
     def react(self) -> None:
         while effects := self.desk.take():
@@ -373,6 +458,7 @@ class Crowd:
                 elif isinstance(effect, Ended):
                     assert effect.key not in self.ended
                     self.ended[effect.key] = effect.error
+        self.most = max(self.most, len(self.up) + len(self.connecting))
 
     def forget(self, address: str) -> None:
         self.up.discard(address)
@@ -416,8 +502,11 @@ class Crowd:
         self.react()
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_every_fetch_ends_and_well_if_one_source_is_honest(block: int) -> None:
+@pytest.mark.parametrize(("block", "most"), [*((block, MOST_LINES) for block in range(4)), (4, 1), (5, 2)])
+def test_every_fetch_ends_and_well_if_one_source_is_honest(
+    block: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching_module, "MOST_LINES", most)
     for seed in range(100 * block, 100 * block + 100):
         crowd = Crowd(seed)
         sizes = {(1, number): crowd.chance.randrange(1, 25 * CHUNK) for number in range(3)}
@@ -434,6 +523,7 @@ def test_every_fetch_ends_and_well_if_one_source_is_honest(block: int) -> None:
         assert len(crowd.ended) == 3, f"seed {seed}"
         assert crowd.desk.now < 400, f"seed {seed}"
         assert crowd.desk.core.is_idle
+        assert crowd.most <= most + len(sizes)
         assert set(crowd.arrived.values()) <= {1}
         for key, error in crowd.ended.items():
             chunks = {index for of, index in crowd.arrived if of == key}

@@ -5,8 +5,9 @@ import random
 import select
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +386,70 @@ def test_a_defect_ends_what_is_under_way_and_nothing_else(
     assert "broken" in caplog.text
     assert here.fetch(KEY, total, there) is None
     assert here.content() == content
+
+
+def fetch_together(here: Host, totals: dict[Key, int], source: str) -> None:
+    """Have its thread find at once that all these objects are to be fetched."""
+    transfer = here.transfer
+    with transfer._lock:
+        for key, total in totals.items():
+            transfer._commands.append(partial(transfer._fetch, key, total, [source]))
+    transfer.cancel((1, 1))
+
+
+def test_what_can_not_be_done_does_not_keep_the_rest_from_being_done(
+    host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = host(), host()
+    keys = [(7, number) for number in range(1, 4)]
+    totals = {key: put(there, 1000, key)[1] for key in keys}
+    start = here.transfer._start
+
+    def broken(key: Key, size: int, sources: Sequence[str]) -> None:
+        if key == keys[0]:
+            raise RuntimeError("broken")
+        start(key, size, sources)
+
+    monkeypatch.setattr(here.transfer, "_start", broken)
+    fetch_together(here, totals, there.url)
+    assert sorted((key, error) for _, key, _, error in here.results(2)) == [(key, None) for key in keys[1:]]
+
+
+def test_without_a_thread_for_a_connection_its_store_can_not_be_reached_for_now(
+    host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = host(), host()
+    keys = [(7, number) for number in range(1, 4)]
+    totals = {key: put(there, 1000, key)[1] for key in keys}
+    start, refused = threading.Thread.start, list[str]()
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "scaler-transfer-connect" and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    fetch_together(here, totals, there.url)
+    errors = {key: error or "" for _, key, _, error in here.results(3)}
+    assert errors.pop(keys[0]).startswith(f"{there.url}: can't start new thread: no more processes or threads")
+    assert errors == {keys[1]: "", keys[2]: ""}
+
+
+def test_a_fetch_ends_whatever_keeps_a_connection_from_being_made(
+    host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    there, here = host(), host()
+    _, total = put(there, 1000)
+
+    def broken(*_: object, **__: object) -> None:
+        raise MemoryError("no more of it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer_module, "connect", broken)
+        assert here.fetch(KEY, total, there) == f"{there.url}: MemoryError: no more of it"
+    assert "MemoryError" in caplog.text
+    assert here.fetch(KEY, total, there) is None
 
 
 def test_another_key_gets_nothing(host: Callable[..., Host], tmp_path: Path) -> None:
