@@ -42,6 +42,8 @@ _SOCKET_BUFFER = 1 << 20
 EXTRA_SLOTS = 600
 #: descriptors that this has beside those
 _OTHERS = 32
+#: those of connections to the stores of other hosts (see `store.fetching`), if this may have so many more
+_TO_STORES = 2048
 #: seconds that workers without a task have to end as programs do
 GRACE = 1.0
 
@@ -193,7 +195,8 @@ class Zygote:
             finally:
                 os._exit(1)
         its.close()
-        allow_descriptors(slots * SOCKETS + _OTHERS)  # here, so that workers have the limit of who starts them
+        # here, so that workers have the limit of who starts them
+        allow_descriptors(slots * SOCKETS + _OTHERS + _TO_STORES)
         return cls(pid, ours, page, options)
 
     def start_another(self) -> Zygote:

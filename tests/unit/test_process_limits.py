@@ -7,8 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from scaler.agent import worker_processes
+from scaler.agent.orders import SOCKETS
 from scaler.common import process_limits
 from scaler.common.process_limits import words_of
+from scaler.store import transfer
+from scaler.store.fetching import MOST_LINES
+from scaler.transport.zeromq import DESCRIPTORS
 
 
 @pytest.fixture(autouse=True)
@@ -42,3 +47,13 @@ def test_a_thread_that_can_not_be_started_names_the_limit_of_its_user(monkeypatc
 def test_other_errors_are_left_as_they_are() -> None:
     assert words_of(RuntimeError("x")) == "x"
     assert words_of(OSError(errno.ENOENT, "gone")) == "[Errno 2] gone"
+
+
+def test_an_agent_asks_for_the_descriptors_of_its_connections_to_other_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = list[int]()
+    monkeypatch.setattr(worker_processes, "allow_descriptors", wanted.append)
+    monkeypatch.setattr(os, "fork", lambda: 1)
+    zygote = worker_processes.Zygote.start(8)
+    zygote._socket.close()
+    (all_of_them,) = wanted
+    assert all_of_them >= 8 * SOCKETS + (MOST_LINES + transfer._MOST_FETCHES) * DESCRIPTORS
