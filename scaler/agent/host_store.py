@@ -33,6 +33,7 @@ from scaler.agent.state.memory import AgentLimits
 from scaler.agent.store_cleaning import FreedMemory, Sweeper, remove_older
 from scaler.common.loop import Loop
 from scaler.config import OptionError
+from scaler.errors import AddressError
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.store import segments
 from scaler.store.directory import TOKEN, StoreDirectory, clean_up_dead
@@ -288,8 +289,14 @@ class HostStore:
             self._transfer.fetch(effect.key, effect.size, [self._reachable(address) for address in effect.addresses])
 
     def _reachable(self, address: str) -> str:
-        """An address that only means something on the scheduler's host, as it is seen from here."""
-        other = Address.parse(address)
+        """An address that only means something on the scheduler's host, as it is seen from here.
+
+        What makes no sense stays as it is: nobody is reached there.
+        """
+        try:
+            other = Address.parse(address)
+        except AddressError:
+            return address
         if self._scheduler_host is not None and other.is_loopback:
             return Address(self._scheduler_host, other.port).url
         return address

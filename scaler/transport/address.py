@@ -19,6 +19,8 @@ from scaler.common.records import frozen
 from scaler.errors import AddressError, ConnectionFailed
 
 _FORM = "the form is tcp://host:port, for example tcp://127.0.0.1:2345 or tcp://[::1]:2345 (port 0 picks a free one)"
+#: Python refuses to make a number of thousands of them.
+_PORT_DIGITS = 9
 #: Hosts that mean "every address of this machine" to a listener, with the loopback address a client reaches them at.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 #: A loopback address that nobody listens at who does not listen everywhere.
@@ -61,7 +63,7 @@ class Address:
         host, separator, port = rest.rstrip("/").rpartition(":")
         if not separator or not port:
             raise AddressError(f"address {text!r} has no port: {_FORM}")
-        if not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        if not (port.isascii() and port.isdigit()) or len(port) > _PORT_DIGITS or int(port) > 65535:
             raise AddressError(f"address {text!r} has port {port!r}, which is no number from 0 to 65535: {_FORM}")
         if host.startswith("[") and host.endswith("]"):
             host = _canonical(host[1:-1]) or ""
@@ -69,7 +71,7 @@ class Address:
             raise AddressError(f"address {text!r}: an IPv6 host needs brackets: {_FORM}")
         elif host == "*":
             host = "0.0.0.0"
-        if not host or any(character.isspace() or character in "/@[]" for character in host):
+        if not host or not host.isprintable() or any(character.isspace() or character in "/@[]" for character in host):
             raise AddressError(f"address {text!r} has no usable host: {_FORM}")
         return Address(host, int(port))
 

@@ -409,6 +409,17 @@ def without_offers(host, rounds):
     return asked
 
 
+def test_a_store_whose_address_makes_no_sense_is_left_out(host):
+    def answer(message):
+        yield StoreOffers(u32([8, AGENT]), ("", ""), ("", ""), ("tcp://worker-7:port", "tcp://127.0.0.1:1"))
+
+    host.driver.scheduler = answer
+    place = host.stores._find()
+    assert place.agent == AGENT
+    with pytest.raises(ObjectMissing, match="the store of agent 8"):
+        host.stores._readable_of(8)
+
+
 @pytest.mark.parametrize("timeout", [None, 20.0])
 def test_a_value_is_read_though_no_store_is_offered_for_a_while(host, monkeypatch, timeout):
     monkeypatch.setattr(stores_module, "PATIENCE", 0.02)

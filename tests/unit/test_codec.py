@@ -1,7 +1,7 @@
 """The wire format, case by case."""
 
 import pytest
-from simulator.scripted import graph, result, task
+from simulator.scripted import graph, hello, result, task
 
 from scaler.errors import ProtocolError
 from scaler.protocol.codec import MESSAGE_CLASSES, decode, encode
@@ -15,6 +15,7 @@ from scaler.protocol.messages import (
     Ack,
     BalanceRequest,
     Heartbeat,
+    Hello,
     Inventory,
     Message,
     ObjectAnnounce,
@@ -28,6 +29,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.protocol.results import ResultBuilder, SpanResult
+from scaler.transport import Address
 
 
 def test_every_message_class_has_its_place_on_the_wire() -> None:
@@ -128,6 +130,29 @@ def inventory(*sizes: int) -> Inventory:
 def test_columns_that_contradict_each_other_are_refused_in_words(message: Message, words: str) -> None:
     with pytest.raises(ProtocolError, match=words):
         decode(encode(message))
+
+
+def host_at(place: str) -> Hello:
+    """The first message of an agent whose store is said to listen there."""
+    made = hello("agent", "host", 1)
+    made.data = place
+    return made
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "fe80::1%eth0", "node-7.cluster", "b\u00fccher"])
+def test_where_an_agent_listens_is_an_address(host: str) -> None:
+    for place in ("", Address(host, 1).url, Address(host, 65535).url):
+        assert decode(encode(host_at(place))).message.data == place
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["host", "tcp://host", "tcp://host:port", "tcp://h:65536", "tcp://h:\u0663", "ipc:///x", "tcp://[::1:3",
+     "tcp://::1:3", "tcp://h:1,tcp://i:1", "tcp://h\x00:1", "tcp://h i:1", "tcp://h:1\n", "tcp://h:" + 5000 * "1"],
+)  # fmt: skip
+def test_what_is_no_address_ends_the_session_of_the_agent_that_says_it(place: str) -> None:
+    with pytest.raises(ProtocolError, match="others fetch objects at tcp://host:port, not '"):
+        decode(encode(host_at(place)))
 
 
 def test_an_object_of_no_bytes_is_one_that_came_in_a_message() -> None:

@@ -17,7 +17,7 @@ from scaler import store
 from scaler.client.io.driver import SessionDriver
 from scaler.client.values.places import LocalStore, NetworkStore, Place, Written
 from scaler.client.values.questions import StoreQuestions
-from scaler.errors import ConnectionFailed, ConnectionTimeout, ObjectLost, StoreFull
+from scaler.errors import AddressError, ConnectionFailed, ConnectionTimeout, ObjectLost, StoreFull
 from scaler.protocol.messages import ObjectResponse, StoreOffers
 from scaler.serialize.outofband import Packed
 from scaler.store.directory import is_same_host
@@ -241,11 +241,11 @@ class Stores:
             }
             if found:
                 return found
-        return {
-            agent: self._readable.get(agent) or NetworkStore(self._reachable(address), self._security)
-            for agent, address in zip(offers.agents, offers.addresses, strict=True)
-            if address
-        }
+        for agent, address in zip(offers.agents, offers.addresses, strict=True):
+            if address:
+                with contextlib.suppress(AddressError):  # nobody is reached there
+                    found[agent] = self._readable.get(agent) or NetworkStore(self._reachable(address), self._security)
+        return found
 
     def _offers(self, standalone: bool, deadline: float, is_patient: bool) -> StoreOffers:
         offers = self._questions.offers(standalone, deadline, is_patient)

@@ -1,11 +1,20 @@
 """How a session begins: who is there, and whether it may be."""
 
+import re
 from array import array
 
 from scaler.common.records import record
 from scaler.protocol.codes import MAX_JOB, MAX_NUMBER, MAX_WORKERS, NEVER, Leaving, Role
 from scaler.protocol.messages.columns import column, u8, u32
 from scaler.protocol.messages.message import Message, require
+
+#: where a store listens; what else there is to a host, whoever connects there finds out
+_PLACE = re.compile(r"tcp://(\[[^\[\]\s]+\]|[^\[\]:/@,\s]+):([0-9]{1,5})")
+
+
+def _is_place(text: str) -> bool:
+    found = _PLACE.fullmatch(text)
+    return found is not None and text.isprintable() and int(found[2]) < 1 << 16
 
 
 @record
@@ -56,6 +65,9 @@ class Hello(Message):
         require(self.role in list(Role), f"unknown role {self.role!r}")
         require(self.workers <= MAX_WORKERS, f"more than {MAX_WORKERS:,} workers in an agent")
         require(self.number < MAX_NUMBER, f"numbers of peers are below {MAX_NUMBER:,}")
+        require(
+            not self.data or _is_place(self.data), f"others fetch objects at tcp://host:port, not {self.data[:99]!r}"
+        )
 
 
 @record

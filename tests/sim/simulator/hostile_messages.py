@@ -320,6 +320,7 @@ def _one_of(*values: Any) -> Way:
 
 _BY_NAME: dict[str, Way] = {
     "role": _one_of(*_ROLES),
+    "data": _one_of("", "tcp://any:1"),
     "encodings": lambda drawn: m.u8([0]),
     **dict.fromkeys(("agents", "added", "removed"), lambda drawn: drawn._peers_of(drawn._few())),
     "ids": lambda drawn: drawn._ids_of(drawn._few()),

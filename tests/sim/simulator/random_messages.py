@@ -337,6 +337,8 @@ def plain(cls: type[m.Message]) -> st.SearchStrategy[m.Message]:
         kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
         if item.name == "role":
             strategies[item.name] = st.sampled_from(list(m.Role))
+        elif item.name == "data":
+            strategies[item.name] = st.sampled_from(["", "tcp://host:1", "tcp://[::1]:65535"])
         elif item.name in COLUMNS:
             strategies[item.name] = COLUMNS[item.name]
         elif str(item.type).startswith("tuple"):
