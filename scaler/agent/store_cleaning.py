@@ -42,8 +42,10 @@ class FreedMemory:
         is_empty = not self._names()
         self.wake = None if is_empty else now + KEEP_SECONDS / 4
         if not is_empty and not (self._trimmer is not None and self._trimmer.is_alive()):
-            self._trimmer = threading.Thread(target=self._trim, name="scaler-trim", daemon=True)
-            self._trimmer.start()  # giving back much memory takes a while
+            trimmer = threading.Thread(target=self._trim, name="scaler-trim", daemon=True)
+            with contextlib.suppress(RuntimeError):  # no thread can be started now: tried again at the next `wake`
+                trimmer.start()  # giving back much memory takes a while
+                self._trimmer = trimmer
 
     def _counted(self) -> int:
         """Bytes of memory that nobody uses just now: what was freed, but for what writers took."""

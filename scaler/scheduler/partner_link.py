@@ -63,7 +63,10 @@ class PartnerLink:
         """Connect there, unless there is a connection, or it was tried a moment ago. Does not block."""
         if self._connection is None and not self._is_connecting and now >= self._due:
             self._is_connecting, self._due = True, now + BEAT
-            self._thread.put(address)
+            try:
+                self._thread.put(address)
+            except RuntimeError as error:
+                self._fail(address, error)
 
     def _connect(self, address: str) -> None:
         made = connect(Address.parse(address).for_client(), self._security, PROBE, max_message_bytes=self._limit)
@@ -73,7 +76,7 @@ class PartnerLink:
         self._is_connecting = False
 
     def _fail(self, address: str, error: Exception) -> None:
-        """Nobody is there, or what it has said of where it is makes no sense, or there is no room for a connection."""
+        """Nobody is there, or what it has said of where it is makes no sense, or there is no room or thread for it."""
         trouble = str(error) if isinstance(error, ScalerError) else f"{address}: {type(error).__name__}: {error}"
         if trouble != self._trouble:
             logger.warning("the other scheduler is not there: %s; trying until it is", trouble)

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from support import until
 
 from scaler.agent.core import events as ev
 from scaler.agent.host_store import HostStore
+from scaler.agent.store_cleaning import FreedMemory
 from scaler.config import OptionError
 from scaler.errors import AddressInUse
 from scaler.store import segments
@@ -112,6 +114,41 @@ def test_what_is_gone_again_when_it_was_made_ready_is_refused(store: HostStore, 
     assert _gathered(store) == [ev.Requested(KEY)]
     store.carry_out(ev.Serve(KEY), 0.0)
     assert _gathered(other_store) == [ev.Fetched(KEY, f"{store.address}: does not have it")]
+
+
+@pytest.mark.parametrize("place", ["tcp://worker-7:port", "tcp://h:99999", "ipc:///x", "tcp://[::1:3", "nonsense"])
+def test_nobody_is_reached_at_what_is_no_address(store: HostStore, place: str) -> None:
+    store.open(Security.none(), Address.parse("tcp://127.0.0.1:2345"), on_its_host=True)
+    store.carry_out(ev.Fetch(KEY, 5000, [place]), 0.0)
+    (fetched,) = _gathered(store)
+    assert isinstance(fetched, ev.Fetched)
+    assert (fetched.error or "").startswith(f"{place}: address '{place}'")
+
+
+def test_memory_is_given_back_though_there_is_no_thread_for_it_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / segments.FREE / "5000-1"
+    kept.parent.mkdir()
+    kept.touch()
+    os.utime(kept, (0, 0))
+    start, tries = threading.Thread.start, list[threading.Thread]()
+
+    def refuse(thread: threading.Thread) -> None:
+        tries.append(thread)
+        if len(tries) == 1:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    freed = FreedMemory(str(tmp_path), 1 << 30)
+    freed.note_freed(5000, 100.0)
+    for _ in range(2):
+        assert freed.wake is not None
+        assert kept.exists()
+        freed.give_back(freed.wake)
+    tries[-1].join()
+    assert not kept.exists()
 
 
 def test_a_host_that_is_short_of_descriptors_does_not_take_its_files_for_damaged(

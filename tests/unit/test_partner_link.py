@@ -1,6 +1,7 @@
 """The connection between two schedulers, as far as it can be looked at without a second one."""
 
 import socket
+import threading
 
 import pytest
 from support import until
@@ -57,3 +58,25 @@ def test_whatever_keeps_a_connection_from_being_made_it_is_tried_again(monkeypat
         until(lambda: not link._is_connecting)
     link.close(says_goodbye=False)
     assert len(tries) == 2
+
+
+def test_without_a_thread_it_is_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    tries = []
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        tries.append(thread)
+        if len(tries) < 3:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    link = PartnerLink("tcp://127.0.0.1:1", Security.none(), 1 << 20, make_loop("builtin", lambda: None))
+    for now in (100.0, 100.0 + BEAT, 100.0 + 2 * BEAT):
+        link.dial("nonsense", now)
+        until(lambda: not link._is_connecting)
+    link.close(says_goodbye=False)
+    assert len(tries) == 3
+    threads, address = caplog.messages
+    assert "RuntimeError: can't start new thread; trying until it is" in threads
+    assert "'nonsense' has no tcp://" in address
