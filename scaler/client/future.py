@@ -66,6 +66,9 @@ class FutureOwner(Protocol):
     def prepare_to_block(self, future: Future) -> None:
         """Somebody is going to wait for a pending future by its Condition, which nobody can help with."""
 
+    def note_poll(self, future: Future) -> None:
+        """Somebody has asked whether a pending future is done, and perhaps will do so until it is."""
+
     def copy(self, value: Any, body: bytes | None) -> Any:
         """A value in an object that nobody else has; `body`: as it came, if it did."""
 
@@ -191,7 +194,14 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         super().add_done_callback(callback_of_task(fn))
 
     def done(self) -> bool:
-        """It has a result, or ended otherwise."""
+        """It has a result, or ended otherwise. A task that asks this again and again counts as waiting for it."""
+        if self._state in (PENDING, RUNNING):
+            self.owner.note_poll(self)
+            return False
+        return True
+
+    def has_ended(self) -> bool:
+        """As `done`, for who does not wait by asking."""
         return self._state not in (PENDING, RUNNING)
 
     def cancelled(self) -> bool:
@@ -200,6 +210,8 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
 
     def running(self) -> bool:
         """It is known to run: it has done so for a tenth of a second or longer, or could not be cancelled any more."""
+        if self._state is PENDING:
+            self.owner.note_poll(self)
         return self._state is RUNNING
 
     def exception(self, timeout: float | None = None) -> BaseException | None:

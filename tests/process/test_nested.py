@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import dataclasses
 import os
+import time
 
 import pytest
 from support import within
@@ -109,7 +110,16 @@ def by_await(client, n):
     return asyncio.run(asyncio.wait_for(gather(), 30))
 
 
-@pytest.mark.parametrize("wait", [in_completion_order, all_at_once, by_await], ids=lambda function: function.__name__)
+def by_asking(client, n):
+    futures = [client.submit(square, x) for x in range(n)]
+    while not all(future.done() for future in futures):
+        time.sleep(0.01)
+    return [future.result() for future in futures]
+
+
+@pytest.mark.parametrize(
+    "wait", [in_completion_order, all_at_once, by_await, by_asking], ids=lambda function: function.__name__
+)
 @both
 def test_a_task_waits_for_futures_the_standard_ways(start_cluster, connect, wait, n_workers):
     client = connect(start_cluster(n_workers))
@@ -136,6 +146,13 @@ def first_completed(client, n):
     return next(concurrent.futures.as_completed([client.submit(square, n)])).result()
 
 
+def asked_now_and_then(client, n):
+    future = client.submit(square, n)
+    while not future.running() and not future.done():
+        time.sleep(0.01)
+    return future.result()
+
+
 def by_callback(client, n):
     found = concurrent.futures.Future()
     client.submit(square, n).add_done_callback(
@@ -144,7 +161,7 @@ def by_callback(client, n):
     return found.result()
 
 
-@pytest.mark.parametrize("wait", [result_of, map_of, first_completed, by_callback])
+@pytest.mark.parametrize("wait", [result_of, map_of, first_completed, asked_now_and_then, by_callback])
 def test_threads_of_a_task_wait_for_other_tasks_while_it_waits_for_them(start_cluster, connect, wait):
     client = connect(start_cluster(1))
 

@@ -9,6 +9,7 @@ another worker. So nested tasks end whatever their depth, on one worker too.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,6 +36,8 @@ MAX_DEPTH = 24
 #: after so many waits of a task, each for a claim of a row that took less than so many seconds, it gives its slot away,
 #: too, if there are more rows to wait for: others are handed many of them at once
 FEW_CLAIMS, SHORT = 8, 0.001
+#: seconds for which a task asks whether something is done before it counts as waiting
+POLLING = 0.1
 
 
 class NestedWaits:
@@ -58,6 +61,10 @@ class NestedWaits:
         self._resolver = resolver
         #: by depth: the task that has last waited there, and how many claims of short rows it has waited for in a row
         self._short_claims: dict[int, tuple[int, int]] = {}
+        #: by depth: the task that has asked last whether a future is done, and when it did so first
+        self._polls: dict[int, tuple[int, float]] = {}
+        #: futures for which tasks count as waiting, as they ask again and again
+        self._polled = weakref.WeakSet[Future]()
         #: the calling thread may be going to block: it is not the I/O thread any more, if it was
         self.step_aside = io_thread.step_aside
 
@@ -129,6 +136,20 @@ class NestedWaits:
             wait = object()
             context.blocked(wait)
             future.add_done_callback(lambda _: context.unblocked(wait))
+
+    def note_poll(self, future: Future) -> None:
+        """A task has asked whether a future is done. Who has begun to ask a while ago, and still does, waits for it."""
+        task = context.innermost()  # also of a thread which that has started
+        if task is None:
+            return
+        now = time.monotonic()
+        row, since = self._polls.get(task.depth, (-1, 0.0))
+        if row != task.row:
+            self._polls[task.depth] = task.row, now
+        elif now - since >= POLLING and future not in self._polled:
+            self._polled.add(future)
+            context.give_back_unbegun()
+            self.prepare_to_block(future)
 
     def _run_claimed(self, claimed: ev.ClaimGranted, outer: TaskContext) -> None:
         """Run a row that was claimed, in this thread, and resolve its token."""

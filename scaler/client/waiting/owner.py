@@ -43,6 +43,8 @@ class ClientOwner:
         self.release = driver.release
         #: a task is going to wait for a future's Condition
         self.prepare_to_block = nested_waits.prepare_to_block
+        #: a future was asked whether it is done
+        self.note_poll = nested_waits.note_poll
 
     def task_name(self, future: Future) -> str:
         """What the scheduler calls the task of a future, which is sent if it was not. Raises ValueError without one."""
@@ -75,13 +77,13 @@ class ClientOwner:
     def _wait(self, future: Future, timeout: float | None) -> None:
         """Inside a task run the awaited one itself, elsewhere watch the connection; then wait for who ends it."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        timeout = self._nested_waits.wait(future, future.done, timeout)
-        if future.done():
+        timeout = self._nested_waits.wait(future, future.has_ended, timeout)
+        if future.has_ended():
             return
         take_back_slot = self._nested_waits.lend_slot()
         try:
-            self._watcher.watch_while_waiting(future.done, timeout)
-            if not future.done():
+            self._watcher.watch_while_waiting(future.has_ended, timeout)
+            if not future.has_ended():
                 future.wait_at_gate(None if deadline is None else deadline - time.monotonic())
         finally:
             take_back_slot()
