@@ -5,9 +5,10 @@ its version (`class_versions`), and there is one class for all of them, so that 
 others. But a program may change its classes while tasks are queued, so states differ. The rules:
 
 * a function that is decoded sets the classes that it brings, and what it brought is kept with it (`Brought`);
-* when a function is to run, its classes are made what it brought, if others have set them since: of the same version
-  only what has code in it, since each function has globals of its own, which methods are to share; what tasks have made
-  of other attributes stays. Of another version all is set, and what only that one had is removed;
+* when a function is to run, its classes are made what it brought, if others have set them since;
+* of the same version only what has code in it is set, since each function has globals of its own, which methods are to
+  share; what tasks have made of other attributes stays. Of another version all is set, and what only that one had is
+  removed;
 * what a row has run once in its worker, an initializer say, sets classes while it runs (`aside`), and so does a
   row that a waiting task runs itself (`inside`);
 * arguments and other values set classes as they come, but for those that the function which runs has brought in another
@@ -140,7 +141,10 @@ class ClassStates:
             held = self._held.get(kind)
             if held is not None and (held.version is None or held.version != state.version):
                 return
-        self._set(kind, state)
+        if self._aside is not None and self._aside.is_all:
+            self._set(kind, state)
+        else:
+            self._renew(kind, state, True)
 
     def enter(self, brought: Brought | None) -> None:
         """A function that came with this is to run, and no other one any more."""

@@ -280,7 +280,6 @@ def test_what_tasks_keep_on_a_class_lasts_from_one_function_to_another_as_long_a
         "    if cls.loaded is None: cls.loaded = [cls.path]\n    return cls.loaded\n"
         "def f(): return id(Model.get()), *Model.get()\ndef g(): return id(Model.get()), *Model.get()"
     )
-    script.submit(script["f"]), script.submit(script["g"])
     same = [script.submit(script[name]) for name in "fgfg"]
     script["Model"].path = "b"
     other = script.submit(script["f"])
@@ -289,11 +288,26 @@ def test_what_tasks_keep_on_a_class_lasts_from_one_function_to_another_as_long_a
     assert [outcomes[same[0]][1], outcomes[other][1]] == ["a", "b"]
 
 
-def test_a_method_that_a_task_has_replaced_stays_replaced() -> None:
-    script = Script("class C:\n  def m(self): return 1\ndef f(): return C().m()\ndef g():\n  C.m = lambda self: 2\n")
-    rows = [script.submit(script[name]) for name in "fgff"]
+@pytest.mark.parametrize("given", ["x", "[x, double]"], ids=["an object", "an object and a function"])
+def test_what_tasks_keep_on_a_class_lasts_though_arguments_bring_it(given: str) -> None:
+    script = Script(
+        "class Sum:\n  total = 0\n  def add(self):\n    Sum.total += 1\n    return Sum.total\n"
+        f"x = Sum()\ndef double(n): return 2 * n\ngiven = {given}\n"
+        "def f(given): return (given if type(given) is not list else given[0]).add()\ndef g(given): return f(given)"
+    )
+    rows = [script.submit(script[name], script["given"]) for name in "fgfg"]
     outcomes = script.finish()
-    assert [outcomes[row] for row in rows] == [1, None, 2, 2]
+    assert [outcomes[row] for row in rows] == [1, 2, 3, 4]
+
+
+def test_a_method_that_a_task_has_replaced_stays_replaced() -> None:
+    script = Script(
+        "class C:\n  def m(self): return 1\ndef f(): return C().m()\ndef h(): return C().m()\n"
+        "def g():\n  C.m = lambda self: 2\n"
+    )
+    rows = [script.submit(script[name]) for name in "fgffh"]
+    outcomes = script.finish()
+    assert [outcomes[row] for row in rows] == [1, None, 2, 2, 2]
 
 
 def test_a_class_that_is_used_no_more_is_let_go() -> None:
