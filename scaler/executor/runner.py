@@ -21,6 +21,7 @@ from scaler.extension import (
     TaskTemplate,
     capture_function,
     fail_future,
+    fresh_function,
     name_of,
     pickled_if_small,
     submit_call,
@@ -137,7 +138,7 @@ class Runner:
         if isinstance(fn, (FunctionType, BuiltinFunctionType, type)) or self._custom:
             return fn
         try:
-            pickled = pickled_if_small(fn)
+            pickled = pickled_if_small(fresh_function(fn))
         except SerializationError:
             return fn  # which says what is the matter
         return fn if pickled is None else PickledFunction(pickled, name_of(called_by(fn)))

@@ -10,7 +10,7 @@ from itertools import starmap
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from scaler.extension import note_item, run_once
+from scaler.extension import made_function, note_item, run_once
 
 
 class InitializedCall:
@@ -40,6 +40,7 @@ class InitializedCall:
 
             message = f"the initializer {self._name} {what}, and its executor takes no more calls: "
             raise InitializerFailed(message + text.splitlines()[-1], self.key, text)
+        fn = made_function(fn)
         self._share_globals(fn)
         return fn(*args, **kwargs)
 

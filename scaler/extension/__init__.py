@@ -18,6 +18,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     CallbackThread, callback_of_task                                    for callbacks that may block
     run_once, forget_run, worker_slot_lent                              for code that runs in workers
     name_of, pickled, pickled_if_small, SCALAR_TYPES                    functions and values, as the engine sees them
+    fresh_function, made_function                                       functions that have a state, as each row has it
     note_item                                                           errors, as the engine tells of them
 
 Each says whether it blocks and who may call it. Names are imported when they are first used (PEP 562): what runs in
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
         surrounding_serializer,
     )
     from scaler.extension.clusters import begin_local_cluster
-    from scaler.extension.in_worker import forget_run, run_once, task_root, worker_slot_lent
+    from scaler.extension.in_worker import forget_run, made_function, run_once, task_root, worker_slot_lent
     from scaler.extension.interrupts import (
         abandon,
         has_ended_program,
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
         submit_map,
         with_warnings_kept,
     )
-    from scaler.extension.values import SCALAR_TYPES, name_of, pickled, pickled_if_small
+    from scaler.extension.values import SCALAR_TYPES, fresh_function, name_of, pickled, pickled_if_small
 
 __all__ = [
     "SCALAR_TYPES",
@@ -88,12 +89,14 @@ __all__ = [
     "failed_call",
     "find_client",
     "forget_run",
+    "fresh_function",
     "has_ended_program",
     "host_for_tasks",
     "is_inside_task",
     "is_interrupt",
     "issue_warnings",
     "lifetime_of",
+    "made_function",
     "memmaps_shared",
     "name_of",
     "note_item",
@@ -131,12 +134,14 @@ _HOMES = {
     "failed_call": "scaler.extension.submitting",
     "find_client": "scaler.extension.clients",
     "forget_run": "scaler.extension.in_worker",
+    "fresh_function": "scaler.extension.values",
     "has_ended_program": "scaler.extension.interrupts",
     "host_for_tasks": "scaler.extension.clients",
     "is_inside_task": "scaler.extension.clients",
     "is_interrupt": "scaler.extension.interrupts",
     "issue_warnings": "scaler.extension.submitting",
     "lifetime_of": "scaler.extension.clients",
+    "made_function": "scaler.extension.in_worker",
     "memmaps_shared": "scaler.extension.clients",
     "name_of": "scaler.extension.values",
     "note_item": "scaler.common.item_note",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol.messages import INLINE_LIMIT
+from scaler.serialize.fresh_functions import fresh
 from scaler.serialize.function import name_of
 from scaler.serialize.outofband import pack_large
 from scaler.serialize.payload import SCALARS, dumps
@@ -27,4 +29,13 @@ def pickled(value: Any) -> bytes:
     return dumps(value)
 
 
-__all__ = ["SCALAR_TYPES", "name_of", "pickled", "pickled_if_small"]
+def fresh_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What an adapter pickles in the place of a function that it sends as part of something else.
+
+    It calls a method whose object is as it is now each time, a partial likewise; other functions are returned as they
+    are, and so is what can't be pickled. What is submitted needs none of this.
+    """
+    return fresh(function)
+
+
+__all__ = ["SCALAR_TYPES", "fresh_function", "name_of", "pickled", "pickled_if_small"]

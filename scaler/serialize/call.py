@@ -17,11 +17,13 @@ import marshal
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload as pickling
-from scaler.serialize.entry import Entry, PortionedEntries, is_own, with_parts_replaced
+from scaler.serialize.entry import Entry, PortionedEntries, functions_of, is_own, with_parts_replaced
+from scaler.serialize.fresh_functions import fresh, has_state
 from scaler.serialize.outofband import Packed, pack, pickles_of
 from scaler.serialize.payload import PROTOCOL, SCALARS
 from scaler.serialize.serializer import Serializer
@@ -49,6 +51,9 @@ def key_of(serializer: AnySerializer | None) -> Any:
 
 #: Steps of graph entries in a portion, about; as many as are decoded in 0.1 ms.
 PORTION_STEPS = 128
+
+#: Classes of functions of which none has a state.
+_WITHOUT_STATE = frozenset({FunctionType, type})
 
 #: Strings and bytes longer than this are pickled into place, not joined to the first byte afterwards.
 _LONG = 16384
@@ -113,19 +118,20 @@ def decode_call(
 def encode_function(function: Callable[..., Any], serializer: AnySerializer | None = None) -> bytes:
     """Return a function as bytes, with the serializer of its arguments and results where there is one."""
     if serializer is None:
-        return pickling.dumps(function, b"P")
+        return pickling.dumps(fresh(function), b"P")
     return b"S" + marshal.dumps((pickling.dumps(serializer), _part(function, serializer, pickling.describe(function))))
 
 
 def pack_function(function: Callable[..., Any], serializer: AnySerializer | None = None) -> Packed:
     """Do as `encode_function`, with the large buffers of a function that holds data apart."""
-    return pack(function, b"P") if serializer is None else Packed(encode_function(function, serializer), [])
+    return pack(fresh(function), b"P") if serializer is None else Packed(encode_function(function, serializer), [])
 
 
 def encode_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | None = None) -> bytes:
     """Return the entries of a run of graph rows as bytes, in the place of a function; see `scaler.serialize.entry`."""
     if serializer is not None:
         return _encode_entries_in_parts(entries, serializer)
+    entries = _with_fresh_functions(entries)
     try:
         return pickling.dumps(entries, b"G")
     except SerializationError as error:
@@ -136,6 +142,7 @@ def pack_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | Non
     """Do as `encode_entries`, with the large buffers of constants apart, and in portions where there are many steps."""
     if serializer is not None:
         return Packed(encode_entries(entries, serializer), [])
+    entries = _with_fresh_functions(entries)
     steps = sum([1 if entry[1] is not None else len(entry[2]) for entry in entries])
     if steps >= 2 * PORTION_STEPS and len(entries) > 1:
         size = max(1, len(entries) * PORTION_STEPS // steps)
@@ -146,6 +153,28 @@ def pack_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | Non
         return pack(entries, b"G")
     except SerializationError as error:
         raise _name_the_part(entries, error) from error.__cause__
+
+
+def _with_fresh_functions(entries: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The entries, with functions that have a state as those that are made anew for each row."""
+    #: those that are, and what stands for them, by id: what several rows have travels once
+    known: dict[int, Any] = {}
+    with_state: list[int] = []
+    for place, entry in enumerate(entries):
+        for function in functions_of(entry):
+            if type(function) not in _WITHOUT_STATE:
+                if id(function) not in known:
+                    known[id(function)] = fresh(function)
+                if known[id(function)] is not function:
+                    with_state.append(place)
+    if not with_state:
+        return entries
+    made = list(entries)
+    for place in set(with_state):
+        made[place] = with_parts_replaced(
+            entries[place], lambda function: known.get(id(function), function), lambda value: value
+        )
+    return made
 
 
 def decode_function(payload: bytes | memoryview, buffers: Iterable[Any] = ()) -> tuple[Any, AnySerializer | None]:
@@ -166,7 +195,16 @@ def decode_function(payload: bytes | memoryview, buffers: Iterable[Any] = ()) ->
         raise SerializationError(f"a function of an unknown form {bytes(payload[:1])!r}")
     serializer_part, function_part = marshal.loads(body)
     serializer: AnySerializer = pickle.loads(serializer_part)
-    return serializer.deserialize(function_part), serializer
+    return _function_of_part(serializer, serializer.deserialize(function_part), function_part), serializer
+
+
+def _function_of_part(serializer: AnySerializer, function: Any, part: bytes) -> Any:
+    return partial(_call_anew, serializer, part) if has_state(function) else function
+
+
+def _call_anew(serializer: AnySerializer, function: bytes, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function that has a state with the one that it was written with."""
+    return serializer.deserialize(function)(*args, **kwargs)
 
 
 def _encode_parts(args: tuple[Any, ...], kwargs: dict[str, Any], serializer: AnySerializer, function: str) -> bytes:
@@ -214,7 +252,9 @@ def _decode_entries_in_parts(body: memoryview) -> tuple[list[Entry], AnySerializ
     values = [serializer.deserialize(part) for part in parts]
 
     def function_for(function: Any) -> Any:
-        return values[function] if type(function) is int else function
+        if type(function) is not int:
+            return function
+        return _function_of_part(serializer, values[function], parts[function])
 
     entries = pickle.loads(entries_part)
     return [Entry(with_parts_replaced(entry, function_for, values.__getitem__)) for entry in entries], serializer

@@ -17,7 +17,7 @@ step makes the row's value. `key` is the graph's, kept for the note that an erro
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -94,9 +94,27 @@ def _replaced_call(
     kept = {*fill[::2], *[place for place, _ in inner]}
     if function is with_keywords or function is call_node:
         kept.add(1)  # names of keywords, or keys
-    replaced = tuple([arg if place in kept else value_for(arg) for place, arg in enumerate(args)])
+    replaced = [arg if place in kept else value_for(arg) for place, arg in enumerate(args)]
+    if function is with_keywords and 0 not in kept:
+        replaced[0] = function_for(args[0])
     calls = tuple([(place, _replaced_call(deeper, function_for, value_for)) for place, deeper in inner])
-    return function_for(function), replaced, fill, calls
+    return function_for(function), tuple(replaced), fill, calls
+
+
+def functions_of(parts: tuple[Any, ...]) -> Iterator[Any]:
+    """The functions that an entry calls."""
+    for step in (parts,) if parts[1] is not None else parts[2]:
+        if len(step) == 2:
+            yield step[1]
+        else:
+            yield from _functions_of_call(step[1:])
+
+
+def _functions_of_call(call: tuple[Any, ...]) -> Iterator[Any]:
+    function, args, _, inner = call
+    yield args[0] if function is with_keywords else function
+    for _, deeper in inner:
+        yield from _functions_of_call(deeper)
 
 
 def fill_in(

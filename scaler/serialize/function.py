@@ -36,8 +36,8 @@ from typing import Any
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload
-from scaler.serialize.call import AnySerializer, pack_function
-from scaler.serialize.outofband import Incomplete, Packed, joined
+from scaler.serialize.call import AnySerializer, encode_function, pack_function
+from scaler.serialize.outofband import Incomplete, Packed
 from scaler.serialize.plain import LruCache
 from scaler.serialize.recent import Recent
 from scaler.serialize.watch import MISSING, Binding, bindings, is_current, traced, travels_by_reference
@@ -222,7 +222,7 @@ class FunctionCache:
         if packed.size >= self._large:
             self._count(name, len(packed.inband))
             return Captured(next(self._tokens), b"", name, by_reference, packed), absent
-        return self._recognised(joined(packed, function, b"P"), name, by_reference), absent
+        return self._recognised(self._in_one(packed, function), name, by_reference), absent
 
     def _count(self, name: str, size: int) -> None:
         before = self._repeated.get(name) or 0
@@ -239,7 +239,7 @@ class FunctionCache:
     def in_message(self, captured: Captured, function: Callable[..., Any]) -> Captured:
         """A large function as one that has a payload all the same: there is nowhere to store it."""
         assert captured.packed is not None
-        payload = joined(captured.packed, function, b"P")
+        payload = self._in_one(captured.packed, function)
         return self._recognised(payload, captured.name, captured.by_reference)
 
     def _recognised(self, encoded: bytes, name: str, by_reference: bool) -> Captured:
@@ -248,6 +248,9 @@ class FunctionCache:
             captured = Captured(next(self._tokens), encoded, name, by_reference)
             self._captured.put(encoded, captured)
         return captured
+
+    def _in_one(self, packed: Packed, function: Callable[..., Any]) -> bytes:
+        return encode_function(function, self._serializer) if packed.buffers else packed.inband
 
     def pack(self, function: Callable[..., Any]) -> Packed:
         """A function in parts, as `decode_function` reads them; raises SerializationError."""

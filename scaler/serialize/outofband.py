@@ -64,7 +64,7 @@ def pickles_of(values: Iterable[Any]) -> list[bytes] | None:
     pickles: list[bytes] = []
     buffers: list[memoryview] = []
     stream = io.BytesIO()
-    pickler = StatelessPickler(stream, PROTOCOL, True, partial(_keep_in, buffers))
+    pickler = StatelessPickler(stream, PROTOCOL, True, partial(keep_in, buffers))
     try:
         for value in values:
             pickler.dump(value)
@@ -110,7 +110,7 @@ def _parts(value: Any, prefix: bytes) -> Packed:
         stream.write(prefix)
     try:
         # by position, which is faster: fix_imports, buffer_callback
-        ReferencePickler(stream, PROTOCOL, True, partial(_keep_in, buffers)).dump(value)
+        ReferencePickler(stream, PROTOCOL, True, partial(keep_in, buffers)).dump(value)
     except Exception:
         return _parts_by_value(value, prefix)
     return Packed(stream.getvalue(), buffers)
@@ -121,7 +121,7 @@ def _parts_by_value(value: Any, prefix: bytes) -> Packed:
         buffers: list[memoryview] = []
         stream = io.BytesIO()
         stream.write(prefix)
-        pickler = ValuePickler(stream, PROTOCOL, buffer_callback=partial(_keep_in, buffers))
+        pickler = ValuePickler(stream, PROTOCOL, buffer_callback=partial(keep_in, buffers))
         pickler.names = names
         pickler.dump(value)
         if names is None or not names.absent:
@@ -136,7 +136,7 @@ def _parts_by_value(value: Any, prefix: bytes) -> Packed:
         raise refusal(value, error) from error
 
 
-def _keep_in(buffers: list[memoryview], buffer: pickle.PickleBuffer) -> bool:
+def keep_in(buffers: list[memoryview], buffer: pickle.PickleBuffer) -> bool:
     """Say whether the buffer is to be copied into the pickle; if not, it is added to `buffers`."""
     try:
         raw = buffer.raw()

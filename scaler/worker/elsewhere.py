@@ -7,6 +7,7 @@ from typing import Any
 
 from scaler.common.records import record
 from scaler.serialize.entry import PortionedEntries
+from scaler.serialize.fresh_functions import FreshFunction
 
 #: calls a function with these arguments somewhere else and returns its value; raises what it raises, or Failed
 Forward = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -27,6 +28,8 @@ def bound(function: Any) -> Any:
         return function
     if isinstance(function, (list, PortionedEntries)):
         return _Entries(function, forward)
+    if type(function) is FreshFunction:
+        return lambda *args, **kwargs: forward(function.made(), args, kwargs)
     return lambda *args, **kwargs: forward(function, args, kwargs)
 
 

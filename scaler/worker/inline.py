@@ -10,7 +10,7 @@ from scaler.serialize.call import AnySerializer
 from scaler.serialize.record import exception_record
 from scaler.worker import context
 from scaler.worker.context import TaskContext
-from scaler.worker.inputs import Failed
+from scaler.worker.inputs import failure_of
 from scaler.worker.result_writer import in_message
 
 
@@ -30,7 +30,8 @@ def run_inline(
     with context.entered(task):
         try:
             return VALUES_EACH, in_message(task.name, serializer)(function(*args, **(kwargs or {})))
-        except Failed as failed:
-            return ERROR, failed.record
         except BaseException as error:
+            failed = failure_of(error, task.name)
+            if failed is not None:
+                return ERROR, failed.record
             return ERROR, exception_record(error, task.name, context.largest_exception())

@@ -7,6 +7,7 @@ import threading
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from scaler.protocol import failures
@@ -14,6 +15,7 @@ from scaler.protocol.codes import Frame
 from scaler.serialize import class_states
 from scaler.serialize.call import AnySerializer, decode_function
 from scaler.serialize.class_states import Brought
+from scaler.serialize.fresh_functions import NotMade, reopened
 from scaler.serialize.outofband import unpack
 from scaler.store import ObjectMissing
 from scaler.store.layout import Key
@@ -48,6 +50,14 @@ def undecodable(what: str, name: str, error: BaseException) -> Failed:
     words = f"{type(error).__qualname__}: {error}"
     record = failures.undecodable(what, name, socket.gethostname(), words, missing, install, lines).encode()
     return Failed(record, is_doubtful=fitness.is_doubtful(error))
+
+
+def failure_of(error: BaseException, name: str) -> Failed | None:
+    """The failure of a row of which `error` came up, if its record is made or its function's state can't be read."""
+    if type(error) is NotMade:  # `isinstance` would ask the user's exception for its class
+        error = error.error
+        return error if type(error) is Failed else undecodable("the function", name, error)
+    return error if type(error) is Failed else None
 
 
 class Inputs:
@@ -234,7 +244,8 @@ class Inputs:
             self._decoding.add(key)
             try:
                 data, buffers = self._parts(key, name)
-                with class_states.decoding(decode is decode_function) as brought:
+                again = reopened(buffers, lambda: self._parts(key, name)[1]) if buffers else nullcontext()
+                with again, class_states.decoding(decode is decode_function) as brought:
                     value = cache[key] = decode(data, buffers)
                 if brought:
                     self._brought[key] = brought

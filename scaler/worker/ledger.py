@@ -21,7 +21,7 @@ from scaler.serialize.payload import PROTOCOL
 from scaler.serialize.record import exception_record
 from scaler.worker import context, profiling
 from scaler.worker.assignment import Assignment
-from scaler.worker.inputs import Failed
+from scaler.worker.inputs import Failed, failure_of
 from scaler.worker.profiling import NOT_PROFILED, Used
 from scaler.worker_protocol.messages import EndedSpan
 from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, ROW_CELL
@@ -126,12 +126,13 @@ class Ledger:
             profiled = bool(assignment.run.flags & PROFILE)
             self.cut()
             outcome = ERROR
-            if type(error) is not Failed:  # `isinstance` would ask the user's exception for its class
+            failed = failure_of(error, assignment.run.name)
+            if failed is None:
                 record = exception_record(error, assignment.run.name, context.largest_exception())
-            elif error.lacking is None:
-                outcome, record = DOUBTFUL if error.is_doubtful else ERROR, error.record
+            elif failed.lacking is None:
+                outcome, record = DOUBTFUL if failed.is_doubtful else ERROR, failed.record
             else:
-                outcome, record = LACKING, SIZE.pack(error.lacking) + error.record
+                outcome, record = LACKING, SIZE.pack(failed.lacking) + failed.record
             row = self._start
             self._start = row + 1
             size = array("I", [len(record)])

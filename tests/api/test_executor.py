@@ -51,6 +51,20 @@ class Thing:
         raise LookupError("of a method")
 
 
+class Counter:
+    def __init__(self):
+        self.calls = 0
+
+    def count(self, by):
+        self.calls += by
+        return self.calls
+
+
+def added(items, item):
+    items.append(item)
+    return items
+
+
 @pytest.fixture
 def new_pool(serializer):
     """Makes executors."""
@@ -568,6 +582,25 @@ def test_errors_around_a_method_are_those_of_a_function(new_pool, cluster):
         thing.lock = threading.Lock()
         with pytest.raises(SerializationError, match=r"Thing\.fail.*lock"):
             pool.submit(thing.fail).result(20)
+
+
+@pytest.mark.parametrize("initializer", [None, list])
+def test_each_call_has_the_object_as_it_was_submitted(new_pool, cluster, initializer):
+    """Also one that a task runs itself while it waits for it."""
+    counter, grown = Counter(), []
+
+    def outer(address):
+        inner_counter = Counter()
+        with Executor(address=address) as inner:
+            calls = [inner.submit(inner_counter.count, 2) for _ in range(5)]
+            return [call.result() for call in calls], list(inner.map(inner_counter.count, [1] * 5)), inner_counter.calls
+
+    with new_pool(address=cluster.address, initializer=initializer) as pool:
+        assert [pool.submit(counter.count, 1).result(20) for _ in range(3)] == [1] * 3
+        assert list(pool.map(counter.count, [3] * 6)) == [3] * 6
+        assert [pool.submit(functools.partial(added, grown), 5).result(20) for _ in range(3)] == [[5]] * 3
+        assert pool.submit(outer, cluster.address).result(30) == ([2] * 5, [1] * 5, 0)
+    assert (counter.calls, grown) == (0, [])
 
 
 def test_a_task_runs_a_method_that_it_submits_and_waits_for(new_pool, cluster):

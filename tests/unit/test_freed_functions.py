@@ -238,7 +238,10 @@ def test_a_template_has_a_method_as_long_as_there_is_its_object(known: Templates
     template = known.of(function, Options.make())
     owner = function.__self__
     del function
-    assert template.function().__self__ is owner
+    assert template.is_alive
+    assert template.function()() == 2
+    del owner
+    assert not template.is_alive
 
 
 def test_a_template_of_what_takes_no_weak_references_calls_one_like_it(known: Templates) -> None:

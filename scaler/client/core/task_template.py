@@ -11,7 +11,8 @@ from scaler.client.core.fitting import refuse_misfit
 from scaler.client.core.options import Options
 from scaler.errors import ObjectTooLarge
 from scaler.protocol.messages import Task, u32
-from scaler.serialize.call import decode_function
+from scaler.serialize.call import decode_function, encode_function
+from scaler.serialize.fresh_functions import has_state
 from scaler.serialize.function import Captured
 
 #: shapes of arguments that are remembered of a function
@@ -66,9 +67,18 @@ class TaskTemplate:
         return self._function() is not None
 
     def function(self) -> Callable[..., Any]:
-        """The function, for running it here when a waiting task claims a row; one like it if it is gone."""
+        """The function, for running it here when a waiting task claims a row; one like it if it is gone or has a state.
+
+        Raises what it raises while it is unpickled.
+        """
         found: Callable[..., Any] | None = self._function()
-        return decode_function(self.captured.payload)[0] if found is None else found
+        if found is not None and not has_state(found):
+            return found
+        payload = self.captured.payload
+        if found is not None and not payload:
+            payload = encode_function(found)
+        made: Callable[..., Any] = decode_function(payload)[0]
+        return made
 
     def check(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise TypeError for arguments that don't fit. Needless where their shape is that of the call before."""

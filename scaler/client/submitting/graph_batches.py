@@ -13,7 +13,7 @@ from scaler.client.values.arguments import Arguments
 from scaler.client.values.value_codec import ValueCodec
 from scaler.graph import Plan, RemoteValue, Run
 from scaler.protocol.messages import GRAPH, INLINE_LIMIT, KEEP, Task, u8, u32
-from scaler.serialize.call import pack_entries
+from scaler.serialize.call import encode_entries, pack_entries
 from scaler.serialize.outofband import joined
 
 
@@ -124,6 +124,6 @@ class GraphBatches:
             object_id = self._arguments.store(run.entries, packed, self._pack_entries, what)
             if object_id is not None:
                 return object_id, None
-        payload = joined(packed, run.entries, b"G")
+        payload = encode_entries(run.entries) if packed.buffers else packed.inband
         check_size(len(payload), self._numbering.limit, f"a part of the graph ({names})")
         return self._numbering.take_id(), payload
