@@ -36,7 +36,7 @@ from scaler.serialize.skeletons import delete_attribute, known, set_attribute
 #: pickles of classes that are known again, at most, and bytes of these, in each of two generations
 _LIMIT, _KNOWN_BYTES = 256, 4 << 20
 #: what methods and the like are kept as in a class
-_CODE = (
+CODE = (
     FunctionType, classmethod, staticmethod, property, LruCache, functools.cached_property, functools.partialmethod,
     functools.singledispatchmethod,
 )  # fmt: skip
@@ -125,6 +125,12 @@ class ClassStates:
         """A class is pickled by value."""
         if kind not in self._foreign:
             self._own.add(kind)
+
+    def begin(self, kind: type, attributes: Mapping[str, Any]) -> None:
+        """Give a class some attributes if it has just been made here and has none of its own yet."""
+        if kind not in self._own and kind not in self._present:
+            for name, value in attributes.items():
+                set_attribute(kind, name, value)
 
     def arrived(self, kind: type, state: State) -> None:
         """Give a class that came by value its attributes, unless it was ours all along and only comes back.
@@ -242,12 +248,12 @@ class ClassStates:
         """Set what has code in it, unless a task has put something else there."""
         attributes = vars(kind)
         for name, value in state.attributes.items():
-            if isinstance(value, _CODE) and id(attributes.get(name)) == present.code.get(name):
+            if isinstance(value, CODE) and id(attributes.get(name)) == present.code.get(name):
                 set_attribute(kind, name, value)
         self._note(kind, state)
 
     def _note(self, kind: type, state: State) -> None:
-        code = {name: id(value) for name, value in state.attributes.items() if isinstance(value, _CODE)}
+        code = {name: id(value) for name, value in state.attributes.items() if isinstance(value, CODE)}
         self._present[kind] = _Present(state.mark, state.version, frozenset(state.attributes), code)
 
 

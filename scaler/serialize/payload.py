@@ -33,6 +33,7 @@ from scaler.serialize import (
     dispatchers,
     enums,
     familiar,
+    flyweights,
     mapped_files,
     named_objects,
     skeletons,
@@ -182,6 +183,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
                 set_up, attributes = c_types.set_up, state[1][0]
             else:
                 arguments = skeletons.with_slots(obj, arguments)
+                if flyweights.has_own_objects(obj):
+                    set_up = flyweights.BegunBefore(obj, set_up, attributes)  # type: ignore[assignment]
             given = set_up, state, attributes, self._version_of(obj)
             return make, arguments, given, None, None, class_states.arrived
         return reduced
