@@ -43,6 +43,8 @@ from scaler.serialize.importable import can_be_imported, is_importable, register
 from scaler.serialize.plain import SCALARS as SCALARS
 from scaler.serialize.plain import LruCache as LruCache
 from scaler.serialize.script_names import ScriptNames, tried
+from scaler.serialize.subclasses import add_subclasses
+from scaler.serialize.watch import names_of_globals
 
 PROTOCOL = 5
 
@@ -163,6 +165,7 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and reduced is not NotImplemented:
             by_value.add_globals_of_class_bodies(obj, reduced)
+            add_subclasses(obj, names_of_globals, reduced)
             if self.names is not None:
                 reduced = *reduced[:2], self.names.state_of(obj, reduced[2]), *reduced[3:]
         if reduced is not NotImplemented and dispatchers.is_dispatcher(obj):

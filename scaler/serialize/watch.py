@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from scaler.serialize.contents import HEAP_TYPE, contents_of
 from scaler.serialize.importable import is_importable
 from scaler.serialize.plain import LruCache
+from scaler.serialize.subclasses import binding_of_subclasses
 
 #: what reading a binding gives where there is none
 MISSING: Any = object()
@@ -170,6 +171,9 @@ def _bindings_of(obj: Any) -> Iterator[Binding]:
         read = obj.__globals__.get
         for name in names_of_globals(obj.__code__):
             yield read, name, read(name, MISSING)
+        subclasses = binding_of_subclasses(obj, names_of_globals)
+        if subclasses is not None:
+            yield subclasses
     elif issubclass(kind, partial):
         for name, value in obj.keywords.items():
             yield obj.keywords.get, name, value
