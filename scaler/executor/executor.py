@@ -18,7 +18,7 @@ from scaler.executor.durable import DurableRunner
 from scaler.executor.ending import Ending
 from scaler.executor.map_results import chunked, failing, flat, in_order, rest_of
 from scaler.executor.runner import Runner
-from scaler.executor.unpicklable import initialized_call
+from scaler.executor.unpicklable import packed_initializer
 from scaler.executor.worker_calls import call_each
 from scaler.extension import failed_call, is_interrupt
 
@@ -97,7 +97,7 @@ class Executor(concurrent.futures.Executor):
         if provider is None:
             _check_options(client_options)
         custom = client_options.get("serializer") is not None
-        call = None if initializer is None else initialized_call(uuid.uuid4().hex, initializer, initargs, custom)
+        first = None if initializer is None else packed_initializer(uuid.uuid4().hex, initializer, initargs, custom)
         cluster: SchedulerClusterCombo | Cluster | None = None
         if provider is not None:
             cluster, client_options = _provided(provider, address, max_workers, client_options)
@@ -123,7 +123,7 @@ class Executor(concurrent.futures.Executor):
                 client.disconnect()
                 raise
         else:
-            self._runner = Runner(client, cluster, call, custom)
+            self._runner = Runner(client, cluster, first, custom)
             self._ending = self._runner.ending
         weakref.finalize(self, _finish_in_background, weakref.ref(self._ending)).atexit = False
 

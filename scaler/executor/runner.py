@@ -14,10 +14,10 @@ from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
 from scaler.errors import SerializationError
 from scaler.executor.ending import Ending
-from scaler.executor.unpicklable import error_of_call
-from scaler.executor.worker_calls import InitializedCall, PickledFunction, called_by
+from scaler.executor.worker_calls import InitializedCall, Initializer, PickledFunction, called_by
 from scaler.extension import (
     MapJob,
+    PreparedFunctions,
     TaskTemplate,
     capture_function,
     fail_future,
@@ -45,7 +45,7 @@ class Runner:
         self,
         client: Client,
         cluster: SchedulerClusterCombo | Cluster | None,
-        initialized_call: InitializedCall | None,
+        initializer: Initializer | None,
         custom: bool,
     ) -> None:
         self.client = client
@@ -53,15 +53,18 @@ class Runner:
         self.ending = Ending(client, cluster)
         #: the user's serializer writes functions
         self._custom = custom
-        #: what is called in the place of each function, with it as the first argument
-        self._initialized_call = initialized_call
+        self._initializer = initializer
+        #: what is called in the place of functions, after the initializer
+        self._initialized: PreparedFunctions | None = None
+        if initializer is not None:
+            self._initialized = PreparedFunctions(client, partial(InitializedCall, initializer))
         #: held by who breaks this
         self._breaking = threading.RLock()
 
     @property
     def has_initializer(self) -> bool:
         """Whether workers are prepared before their first task."""
-        return self._initialized_call is not None
+        return self._initializer is not None
 
     def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
         """See `Executor.submit`."""
@@ -70,23 +73,15 @@ class Runner:
     def _submit(
         self, fn: Callable[..., Any], captured: TaskTemplate | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Future:
-        call = self._initialized_call
         calls, token = self.ending.calls, object()
         try:
             calls.begin(token)
-            if captured is not None or call is None:
-                future = submit_call(self.client, captured or self._without_object(fn), args, kwargs)
-            else:
-                future = submit_call(self.client, call.named(name_of(fn)), (fn, *args), kwargs)
+            future = submit_call(self.client, captured or self._prepared(fn), args, kwargs)
             calls.keep_future(future)
-        except SerializationError as error:
-            if call is None or self._custom:
-                raise
-            raise error_of_call(fn, args, kwargs, error) from error.__cause__
         finally:
             calls.sending.pop(token, None)
             calls.end()
-        if call is not None:
+        if self.has_initializer:
             future.add_done_callback(self._break_if_initializer_failed)
             if self.ending.broken is not None:  # since it was sent
                 fail_future(future, self.ending.refusal())
@@ -105,21 +100,21 @@ class Runner:
         return submit
 
     def _capture(self, fn: Callable[..., Any]) -> TaskTemplate:
-        call = self._initialized_call
         calls, token = self.ending.calls, object()
         try:
             calls.begin(token)
-            function = self._without_object(fn)
-            if call is not None:
-                function = partial(call.named(name_of(called_by(fn))), function)
-            return capture_function(self.client, function)
-        except SerializationError as error:
-            if call is None or self._custom:
-                raise
-            raise error_of_call(called_by(fn), (), {}, error) from error.__cause__
+            prepared = self._prepared(fn)
+            return prepared if isinstance(prepared, TaskTemplate) else capture_function(self.client, prepared)
         finally:
             calls.sending.pop(token, None)
             calls.end()
+
+    def _prepared(self, fn: Callable[..., Any]) -> Callable[..., Any] | TaskTemplate:
+        """What to submit instead of `fn`."""
+        if self._initialized is None:
+            return self._without_object(fn)
+        called = called_by(fn)
+        return self._initialized.of(called, called is not fn)
 
     def submit_map(self, fn: Callable[..., Any], items: list[Any], single: bool, chunksize: int) -> MapJob:
         """Send the items of a map in blocks: arguments if they are `single`, else tuples of arguments."""
@@ -168,12 +163,11 @@ class Runner:
         if future.cancelled() or future.is_stored:
             return
         error = future.exception()
-        call = self._initialized_call
-        if error is None or call is None:
+        if error is None or self._initializer is None:
             return
         from scaler.executor.initializer_failed import InitializerFailed
 
-        if isinstance(error, InitializerFailed) and error.key == call.key:
+        if isinstance(error, InitializerFailed) and error.key == self._initializer.key:
             self._break(error)
 
     def _break(self, error: InitializerFailed) -> None:

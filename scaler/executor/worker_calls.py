@@ -7,68 +7,118 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from itertools import starmap
-from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from scaler.extension import made_function, note_item, run_once
+from scaler.extension import InSpace, SpaceBegins, begin_in_space, note_item, run_once
+
+#: names that came with something, by their module
+Brought = dict[str, dict[str, Any]]
 
 
-class InitializedCall:
-    """Calls a function in a worker that has run the initializer first, once."""
+class Initializer:
+    """What workers run first, once."""
 
     def __init__(self, key: str, name: str, given: bytes | tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
         #: of the executor: unique, whoever else uses these workers
         self.key = key
-        #: the initializer's, for messages
-        self._name = name
-        #: the initializer and its arguments, pickled by themselves unless they are large: what fails is known then
-        self._given = given
+        #: for messages
+        self.name = name
+        #: it and its arguments, pickled by themselves unless they are large: what fails is known then
+        self.given = given
 
-    def named(self, name: str) -> InitializedCall:
-        """The same, for calls of one function: by its name they are told of, and their durations are known."""
-        call = InitializedCall(self.key, self._name, self._given)
-        call.__module__ = None  # type: ignore[assignment]  # it is part of the name
-        call.__qualname__ = name  # type: ignore[attr-defined]
-        return call
 
-    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        run_once(self.key, self._initialize)
-        failure = _failures.get(self.key)
+class InitializedCall:
+    """Stands for a function that is called after the initializer; arrives as an `InitializedFunction`."""
+
+    def __init__(
+        self, initializer: Initializer, function: bytes | Callable[..., Any], name: str, is_each: bool = False
+    ) -> None:
+        self.initializer = initializer
+        #: pickled by itself unless it is large
+        self.function = function
+        #: a chunk of rows is given to each call
+        self.is_each = is_each
+        #: it is told of by the function's name, by which durations are known
+        self.__module__ = None  # type: ignore[assignment]  # it is part of the name
+        self.__qualname__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from scaler.extension import pickled  # for tasks that run inside others; few workers need it
+
+        function: InitializedFunction = pickle.loads(pickled(self))
+        return function(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        initializer = self.initializer
+        key, name, given = initializer.key, initializer.name, initializer.given
+        # in this order: what comes with the initializer and with the function is caught as it is unpickled
+        parts = key, name, SpaceBegins(key), given, SpaceBegins(key), self.function, self.__qualname__, self.is_each
+        return _initialized, parts
+
+
+class InitializedFunction(InSpace):
+    """A function in a worker that has run the initializer first, once."""
+
+    def __init__(
+        self, call: InitializedCall, with_initializer: Brought, function: Callable[..., Any], brought: Brought
+    ) -> None:
+        super().__init__(call.initializer.key, brought)
+        #: as it came
+        self._call = call
+        #: what has come with the initializer, unless it is pickled yet
+        self._with_initializer = with_initializer
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        initializer = self._call.initializer
+        run_once(initializer.key, self._initialize)
+        failure = _failures.get(initializer.key)
         if failure is not None:
             what, text = failure
             from scaler.executor.initializer_failed import InitializerFailed
 
-            message = f"the initializer {self._name} {what}, and its executor takes no more calls: "
-            raise InitializerFailed(message + text.splitlines()[-1], self.key, text)
-        fn = made_function(fn)
-        self._share_globals(fn)
-        return fn(*args, **kwargs)
+            message = f"the initializer {initializer.name} {what}, and its executor takes no more calls: "
+            raise InitializerFailed(message + text.splitlines()[-1], initializer.key, text)
+        self.enter()
+        return self._function(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        return self._call.__reduce__()
 
     def _initialize(self) -> None:
+        key, given = self._call.initializer.key, self._call.initializer.given
         what = "or its initargs cannot be unpickled in a worker"
         load_what_is_raised()
         try:
-            function, args = pickle.loads(self._given) if isinstance(self._given, bytes) else self._given
-            _initializers[self.key] = function
+            brought = begin_in_space(key)
+            function, args = pickle.loads(given) if isinstance(given, bytes) else given
+            self.keep(self._with_initializer)
+            self.keep(brought)
             what = "has raised in a worker"
             function(*args)
         except BaseException:
-            _failures[self.key] = what, traceback.format_exc()
+            _failures[key] = what, traceback.format_exc()
 
-    def _share_globals(self, fn: Any) -> None:
-        """Let a function see what the initializer has made of the globals of the module that they are both of.
 
-        Functions of a script travel by value, each with globals of its own; in one module they would share them.
-        """
-        made, theirs = _function_of(_initializers[self.key]), _function_of(fn)
-        if made is None or theirs is None or made.__module__ != theirs.__module__:
-            return
-        if made.__globals__ is not theirs.__globals__:
-            theirs.__globals__.update(
-                (name, value)
-                for name, value in made.__globals__.items()
-                if not (name.startswith("__") or isinstance(value, (FunctionType, ModuleType, type)))
-            )
+#: of the initializers that have failed here, by the executor's key: what they did and the traceback
+_failures: dict[str, tuple[str, str]] = {}
+
+
+def _initialized(
+    key: str,
+    name: str,
+    with_initializer: Brought,
+    given: Any,
+    brought: Brought,
+    function: bytes | Callable[..., Any],
+    qualname: str,
+    is_each: bool,
+) -> InitializedFunction:
+    call = InitializedCall(Initializer(key, name, given), function, qualname, is_each)
+    loaded = pickle.loads(function) if isinstance(function, bytes) else function
+    made = InitializedFunction(call, with_initializer, partial(call_each, loaded) if is_each else loaded, brought)
+    made.enter()
+    return made
 
 
 def load_what_is_raised() -> None:
@@ -76,23 +126,6 @@ def load_what_is_raised() -> None:
     and in the program before its end, when nothing can be loaded any more that registers a function to be called then.
     """
     import scaler.executor.initializer_failed  # noqa: F401
-
-
-def _function_of(called: Any) -> FunctionType | None:
-    """The Python function behind a partial, a method, or an object that can be called."""
-    called = called_by(called)
-    while isinstance(called, partial):
-        called = called.func
-    called = getattr(called, "__func__", called)
-    if not isinstance(called, (FunctionType, BuiltinFunctionType, type)):
-        called = getattr(type(called), "__call__", None)  # noqa: B004
-    return called if isinstance(called, FunctionType) else None
-
-
-#: the initializers that were called here, by the executor's key
-_initializers: dict[str, Callable[..., Any]] = {}
-#: of those that have failed here, what they did and the traceback
-_failures: dict[str, tuple[str, str]] = {}
 
 
 class PickledFunction:

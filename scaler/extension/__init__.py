@@ -17,6 +17,8 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     Future, MapJob, TaskTemplate                                        what these return
     CallbackThread, callback_of_task                                    for callbacks that may block
     run_once, forget_run, worker_slot_lent                              for code that runs in workers
+    PreparedFunctions                                                   and for what is called after it,
+    InSpace, SpaceBegins, begin_in_space                                with the globals that it has left
     name_of, pickled, pickled_if_small, SCALAR_TYPES                    functions and values, as the engine sees them
     fresh_function, made_function                                       functions that have a state, as each row has it
     note_item                                                           errors, as the engine tells of them
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
         is_interrupt,
         wait_in_steps,
     )
+    from scaler.extension.prepared import PreparedFunctions
     from scaler.extension.submitting import (
         capture_function,
         durable_calls,
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
         with_warnings_kept,
     )
     from scaler.extension.values import SCALAR_TYPES, fresh_function, name_of, pickled, pickled_if_small
+    from scaler.serialize.module_globals import InSpace, SpaceBegins, begin_in_space
 
 __all__ = [
     "SCALAR_TYPES",
@@ -78,9 +82,13 @@ __all__ = [
     "FoundClient",
     "Future",
     "Gate",
+    "InSpace",
     "MapJob",
+    "PreparedFunctions",
+    "SpaceBegins",
     "TaskTemplate",
     "abandon",
+    "begin_in_space",
     "begin_local_cluster",
     "callback_of_task",
     "capture_function",
@@ -122,10 +130,14 @@ _HOMES = {
     "FoundClient": "scaler.extension.clients",
     "Future": "scaler.client",
     "Gate": "scaler.common.gate",
+    "InSpace": "scaler.serialize.module_globals",
     "MapJob": "scaler.client.waiting.map_job",
+    "PreparedFunctions": "scaler.extension.prepared",
     "SCALAR_TYPES": "scaler.extension.values",
+    "SpaceBegins": "scaler.serialize.module_globals",
     "TaskTemplate": "scaler.client.core.task_template",
     "abandon": "scaler.extension.interrupts",
+    "begin_in_space": "scaler.serialize.module_globals",
     "begin_local_cluster": "scaler.extension.clusters",
     "callback_of_task": "scaler.client.callbacks",
     "capture_function": "scaler.extension.submitting",

@@ -4,15 +4,15 @@ Whatever has such a class in its pickle, a function or an argument, brings all i
 its version (`class_versions`), and there is one class for all of them, so that what one task made is an instance for
 others. But a program may change its classes while tasks are queued, so states differ. The rules:
 
-* a function that is decoded sets the classes that it brings, and what it brought is kept with it (`Brought`);
-* when a function is to run, its classes are made what it brought, if others have set them since;
-* of the same version only what has code in it is set, since each function has globals of its own, which methods are to
-  share; what tasks have made of other attributes stays. Of another version all is set, and what only that one had is
-  removed;
+* a function that is decoded sets the classes that it brings, as when it runs, and what it brought is kept with it
+  (`Brought`);
+* when a function is to run, its classes are made what it brought, if others have set them since: of the same version
+  only what has code in it, since each function has globals of its own, which methods are to share; what tasks have made
+  of other attributes stays. Of another version all is set, and what only that one had is removed;
 * what a row has run once in its worker, an initializer say, sets classes while it runs (`aside`), and so does a
   row that a waiting task runs itself (`inside`);
-* arguments and other values set classes as they come, but for those that the function which runs has brought in another
-  version: of what was scattered before a change the instances are used, not the class as it was.
+* arguments and other values set classes as they come, in the same way, but for those that the function which runs has
+  brought in another version: of what was scattered before a change the instances are used, not the class as it was.
 
 What has no version, since to find that out takes too long, counts as one that nothing else is.
 
@@ -29,6 +29,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
+from scaler.serialize import module_globals
 from scaler.serialize.plain import LruCache
 from scaler.serialize.recent import Recent
 from scaler.serialize.skeletons import delete_attribute, known, set_attribute
@@ -114,8 +115,8 @@ class ClassStates:
         self._own: WeakSet[type] = WeakSet()
         self._foreign: WeakSet[type] = WeakSet()
         self._present: WeakKeyDictionary[type, _Present] = WeakKeyDictionary()
-        #: classes that came as pickles of their own, what came with them, and the size of these, by digest
-        self._inner: Recent[str, tuple[type, Brought, int]] = Recent(_LIMIT, _KNOWN_BYTES, itemgetter(2))
+        #: classes that came as pickles of their own, what came with them, and the size of these, by digest and space
+        self._inner: Recent[tuple[str, object], tuple[type, Brought, int]] = Recent(_LIMIT, _KNOWN_BYTES, itemgetter(2))
         #: what the function that runs has brought
         self._held = _NOTHING
         #: classes that are others for a while
@@ -143,14 +144,13 @@ class ClassStates:
         decoding = _decoding.get()
         if decoding is not None:
             decoding.brought[kind] = state
-        if decoding is None or not decoding.is_function:
-            held = self._held.get(kind)
-            if held is not None and (held.version is None or held.version != state.version):
-                return
+        held = None if decoding is not None and decoding.is_function else self._held.get(kind)
+        if held is not None and (held.version is None or held.version != state.version):
+            return
         if self._aside is not None and self._aside.is_all:
             self._set(kind, state)
         else:
-            self._renew(kind, state, True)
+            self._renew(kind, state, held is None)
 
     def enter(self, brought: Brought | None) -> None:
         """A function that came with this is to run, and no other one any more."""
@@ -214,11 +214,12 @@ class ClassStates:
         if kind is not None and kind in self._own:
             return kind
         outer = _decoding.get()
-        found = self._inner.get(digest)
+        key = digest, module_globals.space_here()  # whose globals its methods see
+        found = self._inner.get(key)
         if found is None:
             with decoding(outer is not None and outer.is_function) as brought:
                 made: type = pickle.loads(data)
-            self._inner.put(digest, (made, brought, len(data)))
+            self._inner.put(key, (made, brought, len(data)))
         else:
             made, brought, _ = found
             for each, state in brought.items():

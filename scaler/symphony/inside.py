@@ -13,7 +13,7 @@ import socket
 import sys
 
 from scaler.protocol import failures
-from scaler.serialize import payload
+from scaler.serialize import module_globals, payload
 from scaler.serialize.record import exception_record
 from scaler.symphony import frames
 from scaler.worker import context
@@ -51,6 +51,7 @@ def run(call: bytes, about: bytes) -> tuple[str, bytes]:
         return RECORD, exception_record(error, task.name)
     finally:
         context.uninstall()
+        module_globals.enter(None)
 
 
 def _tell(door: tuple[str, int], token: bytes, message: FromWorker) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from scaler.protocol import failures
 from scaler.protocol.codes import Frame
-from scaler.serialize import class_states
+from scaler.serialize import class_states, module_globals
 from scaler.serialize.call import AnySerializer, decode_function
 from scaler.serialize.class_states import Brought
 from scaler.serialize.fresh_functions import NotMade, reopened
@@ -118,7 +118,8 @@ class Inputs:
         return bool(self._recent)
 
     def settle(self) -> None:
-        """Let go of what rows of graphs were given, and of the classes that the last function came with."""
+        """Let go of what rows of graphs were given, and of the last function with the classes that it came with."""
+        module_globals.enter(None)
         if self._is_held:
             class_states.here.enter(None)
             self._is_held = False
@@ -144,7 +145,10 @@ class Inputs:
 
     def function(self, run: Run) -> tuple[Any, AnySerializer | None]:
         """Return (function or list of graph entries, serializer), which runs from now on. Raises Failed."""
+        if run.function not in self._functions:
+            module_globals.enter(None)  # what it brings is not for the one before
         found = self._decoded(self._functions, run.function, decode_function, "the function", run.name)
+        module_globals.enter(found[0])
         if self._brought or self._is_held:
             brought = self._brought.get(run.function)
             class_states.here.enter(brought)

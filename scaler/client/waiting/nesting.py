@@ -26,7 +26,7 @@ from scaler.client.waiting.event_loops import note_event_loop
 from scaler.client.waiting.resolving import Resolver
 from scaler.protocol.messages import ERROR, VALUES_EACH, u32
 from scaler.protocol.results import SpanResult
-from scaler.serialize import class_states
+from scaler.serialize import class_states, module_globals
 from scaler.serialize.record import exception_record
 from scaler.worker import context, inline
 from scaler.worker.context import TaskContext
@@ -157,7 +157,7 @@ class NestedWaits:
         serializer, row_id = self._codec.serializer, task.batch + row
         inner = TaskContext(outer.client, row_id, task.name, task.priority, 0, outer.stream, serializer, task.root)
         try:
-            with class_states.here.inside():
+            with class_states.here.inside(), module_globals.inside():
                 with context.entered(inner):  # clients among the arguments ask which task they are in
                     args, kwargs = self._claimed_rows.call_of(claimed)
                     function = claimed.template.function()
