@@ -34,6 +34,7 @@ from scaler_dask.call_futures import CallFutures, key_of_call, keys_of_map
 from scaler_dask.collection_futures import CollectionFutures, holds_collection
 from scaler_dask.completion import as_completed, wait
 from scaler_dask.dask_versions import is_called_by_persist
+from scaler_dask.dependents import with_dependents
 from scaler_dask.engine_connection import EngineConnection
 from scaler_dask.future_state import FutureState
 from scaler_dask.gathering import futures_of, gather, gather_later
@@ -297,14 +298,16 @@ class Client:
     ) -> Any:
         """Take tasks back, and let go of their values; a collection counts as its futures. Blocks, or is awaited.
 
-        Those that run go on to their ends; with `force` they are ended with their workers, which are replaced. Raises
-        ClientClosed.
+        So are those under way that need these values. Tasks that run go on to their ends; with `force` they are ended
+        with their workers, which are replaced. Raises ClientClosed.
         """
         found = futures_of(futures)
-        states = [future.state for future in found]
+        clients = {future.state: future.client for future in found}
+        states = with_dependents(clients)
 
         def cancel() -> None:
-            for engine, tasks in tasks_under_way(found).items():
+            under_way = tasks_under_way(Future(state.key, clients[of], state) for state, of in states.items())
+            for engine, tasks in under_way.items():
                 engine.cancel(tasks, force=force)
             for state in states:
                 state.cancel()

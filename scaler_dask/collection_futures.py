@@ -15,6 +15,7 @@ from dask.delayed import single_key
 from scaler.extension import Future as EngineFuture
 from scaler.graph import collector_paused
 from scaler_dask.dask_versions import base, has_expressions
+from scaler_dask.dependents import GraphDependents
 from scaler_dask.future_state import FutureState
 from scaler_dask.get import flatten
 from scaler_dask.graph_session import GraphSession
@@ -44,11 +45,15 @@ class CollectionFutures:
         def submit_again(key: Any) -> EngineFuture:
             return self.session.submit(nodes, [key], options=options).futures[0]
 
+        under_way = {key: state for key, state in submitted.known.items() if not state.done}
+        dependents = GraphDependents(nodes, under_way) if under_way else None
         made = {}
         for key, future in zip(wanted, submitted.futures, strict=True):
             state = self._registry.get(key) if future in submitted.borrowed else None
             if state is None:
                 state = FutureState(key, TaskValue(future), partial(submit_again, key))
+                if dependents is not None:
+                    dependents.add(state)
             made[key] = registered(self._registry, state)
         return _nested(keys, made)
 

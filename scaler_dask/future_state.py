@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from scaler.extension import Future as EngineFuture
 from scaler.extension import task_root
 from scaler_dask.sources import NoValue, SentValue, Source, TaskValue
+
+
+class Dependents(Protocol):
+    """One or several states that need the values of others."""
+
+    def needing(self, state: FutureState) -> Iterable[FutureState]:
+        """Those that need this one's."""
+        ...
 
 
 class FutureState:
@@ -18,7 +26,18 @@ class FutureState:
     Any thread may call the methods.
     """
 
-    __slots__ = ("__weakref__", "_arguments", "_source", "_submit_again", "_watched", "_watchers", "key", "root")
+    __slots__ = (
+        "__weakref__",
+        "_arguments",
+        "_dependents",
+        "_source",
+        "_submit_again",
+        "_watched",
+        "_watchers",
+        "graph",
+        "key",
+        "root",
+    )
 
     def __init__(
         self,
@@ -40,9 +59,15 @@ class FutureState:
         self._watchers: list[Callable[[], None]] = []
         #: the source that has been told to call them
         self._watched: Source | None = None
+        #: what needs its value; None if nothing has come to need it while it was under way
+        self._dependents: weakref.WeakSet[Dependents] | None = None
+        #: of whose keys this is one, if that was given other futures; kept as long as the arguments
+        self.graph: Dependents | None = None
         if arguments:  # a chain of states would keep all its values
             known = weakref.ref(self)
             source.call_when_done(lambda: _look_at(known()))
+            for argument in arguments:
+                argument.note_dependents(self)
 
     @property
     def task(self) -> EngineFuture | None:
@@ -64,7 +89,7 @@ class FutureState:
         """One of pending, finished, error, cancelled. Does not block."""
         status = self._source.status
         if status == "finished":
-            self._submit_again, self._arguments = None, ()
+            self._forget_call()
         return status
 
     @property
@@ -75,8 +100,11 @@ class FutureState:
     def value(self, timeout: float | None = None) -> Any:
         """The value, which nobody else has; blocks, and raises like `result` of the engine's futures."""
         value = self._source.value(timeout)
-        self._submit_again, self._arguments = None, ()
+        self._forget_call()
         return value
+
+    def _forget_call(self) -> None:
+        self._submit_again, self._arguments, self.graph = None, (), None
 
     def error(self, timeout: float | None = None) -> BaseException | None:
         """What the task has raised, or None; blocks. Raises CancelledError and TimeoutError."""
@@ -96,6 +124,21 @@ class FutureState:
         """Do not call this, unless it has been called."""
         with contextlib.suppress(ValueError):
             self._watchers.remove(callback)
+
+    def note_dependents(self, dependents: Dependents) -> None:
+        """This needs the value."""
+        if not self._source.done:
+            if self._dependents is None:
+                self._dependents = weakref.WeakSet()
+            self._dependents.add(dependents)
+
+    def dependents(self) -> list[FutureState]:
+        """What needs its value, as far as that came while it was under way."""
+        return [state for each in list(self._dependents or ()) for state in each.needing(self)]
+
+    def needing(self, _: FutureState) -> list[FutureState]:
+        """What needs the value of one of its arguments: this."""
+        return [self]
 
     def cancel(self) -> None:
         """Nobody wants the value any more: let go of it. A task that runs goes on to its end."""

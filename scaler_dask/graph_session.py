@@ -28,6 +28,8 @@ class SubmittedGraph(NamedTuple):
     futures: list[EngineFuture]
     #: those of them that were there before: others may hold them, too
     borrowed: Set[EngineFuture]
+    #: what stood for keys of the graph, or for keys that it names
+    known: Mapping[Any, FutureState]
 
 
 class GraphSession:
@@ -68,12 +70,13 @@ class GraphSession:
         """
         if self._wrap is not None:
             nodes = with_functions_wrapped(nodes, self._wrap)
-        known = self._known_nodes(nodes, keys) if self._registry is not None else {}
+        states = self._known_states(nodes, keys) if self._registry is not None else {}
+        known = {key: node_of(state) for key, state in states.items()}
         with memmaps_shared(self._engine) if self._shares_memmaps else contextlib.nullcontext():
             futures = self._engine.submit_nodes({**nodes, **known} if known else nodes, keys, None, options)
         values = [node.value for node in known.values() if isinstance(node, Constant)]
         borrowed = frozenset(value for value in values if isinstance(value, EngineFuture))
-        return SubmittedGraph(futures, borrowed)
+        return SubmittedGraph(futures, borrowed, states)
 
     def cancel(self, submitted: SubmittedGraph, force: bool = False) -> None:
         """Take back what was submitted; not what was there before, which others may want. Blocks for an answer."""
@@ -92,27 +95,27 @@ class GraphSession:
                 nodes[key] = spec.DataNode(key, Future(key, None, state))
         return AnnotatedGraph(nodes, dsk)
 
-    def _known_nodes(self, nodes: Mapping[Any, Node], wanted: Iterable[Any]) -> dict[Any, Node]:
-        """Nodes for keys that need not be computed.
+    def _known_states(self, nodes: Mapping[Any, Node], wanted: Iterable[Any]) -> dict[Any, FutureState]:
+        """What keys stand for that need not be computed.
 
         They are those that the graph lacks and that stand for something, those that are just a future, and those that
         the client is computing already, or has computed.
         """
         missing = {name for node in nodes.values() for name in node.dependencies if name not in nodes}
         missing.update(key for key in wanted if key not in nodes)
-        found: dict[Any, Node] = {}
+        found: dict[Any, FutureState] = {}
         for key in missing:
             state = self._find(key)
             if state is not None:
-                found[key] = node_of(state)
+                found[key] = state
             elif is_of_closed(key):
                 raise ClientClosed(f"the value of {key!r} was with a client that is closed: compute it with this one")
         for key, node in nodes.items():
             if type(node) is Constant and isinstance(node.value, Future):
-                found[key] = node_of(node.value.state)
+                found[key] = node.value.state
         for state in self._registry.states() if self._registry is not None else ():
             if state.key in nodes and state.key not in found and state.status in ("pending", "finished"):
-                found[state.key] = node_of(state)
+                found[state.key] = state
         return found
 
     def _find(self, key: Any) -> FutureState | None:

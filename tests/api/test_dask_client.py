@@ -373,6 +373,41 @@ def test_a_cancelled_future_wakes_who_waits_for_it(client, gate):
     assert next(iterator) is running
 
 
+def test_what_needs_a_cancelled_future_is_cancelled_though_that_runs(client, gate):
+    running = client.submit(gate.pass_through, 1)
+    until(gate.began.exists, "the task to begin")
+    needing = client.submit(inc, running)
+    further = client.submit(sum, [needing, 1])
+    persisted = dask.delayed(inc)(dask.delayed(inc)(running)).persist()
+    beside, other = dask.persist(dask.delayed(inc)(running), dask.delayed(inc)(2))
+    client.cancel(running)
+    gate.open()
+    for future in (needing, further, *futures_of([persisted, beside])):
+        assert future.status == "cancelled"
+        with pytest.raises(CancelledError, match="submit the task anew"):
+            future.result(DEADLINE)
+    assert other.compute() == 3
+    assert client.submit(inc, 7).result(DEADLINE) == 8
+
+
+def test_what_has_ended_stays_though_what_it_needed_is_cancelled(client):
+    first = client.submit(inc, 1)
+    second = client.submit(inc, first)
+    assert second.result(DEADLINE) == 3
+    client.cancel(first)
+    assert (first.status, second.status) == ("cancelled", "finished")
+
+
+def test_what_needs_a_future_of_another_client_is_cancelled_there(client, cluster, gate):
+    with Client(cluster, set_as_default=False) as other:
+        theirs = other.submit(gate.pass_through, 2)
+        until(gate.began.exists, "the task to begin")
+        needing = other.submit(inc, theirs)
+        client.cancel(theirs)
+        assert needing.cancelled()
+        gate.open()
+
+
 def test_futures_of_one_key_keep_their_own_values_as_arguments(client):
     first, second = (client.scatter({"x": value})["x"] for value in (1, 20))
     assert (first.result(), second.result()) == (1, 20)
