@@ -54,7 +54,7 @@ class ModuleGlobals:
     def keep(self, names: dict[str, Any]) -> None:
         """Let values that have come with the initializer count as bound here."""
         for name, value in names.items():
-            if not isinstance(value, _DEFINED):
+            if not issubclass(type(value), _DEFINED):  # a proxy may fail to say its class
                 self.names[name] = value
                 self._arrived.pop(name, None)
 
