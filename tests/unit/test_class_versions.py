@@ -319,6 +319,16 @@ def test_a_class_that_is_used_no_more_is_let_go() -> None:
     assert not script.classes_there()
 
 
+def test_what_a_task_has_kept_on_a_class_is_there_for_what_is_decoded_later() -> None:
+    script = Script(
+        "class C:\n  model = None\ndef keep(): C.model = 'loaded'\n"
+        "def seen(): return C.model\ndef taken(c): return c.model"
+    )
+    rows = [script.submit(script[name]) for name in ("keep", "seen")] + [script.submit(script["taken"], script["C"]())]
+    outcomes = script.finish()
+    assert [outcomes[row] for row in rows] == [None, "loaded", "loaded"]
+
+
 def initialized(initializer: bytes, function: Any, *args: Any) -> Any:
     run_once("key", lambda: payload.loads(initializer)())
     return function(*args)
