@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -818,6 +819,16 @@ def test_nor_with_those_it_has_released_while_it_holds_an_older_stored_value() -
     session.submit(task(20_000, 1))
     session.hear(ended(20_000, 0, 1))
     assert not session.core.objects.kept
+
+
+def test_the_oldest_of_many_is_found_without_a_look_at_those_that_were_before_it() -> None:
+    """A plain dict passes the entries that were removed, each time anew: that is nothing a test could count."""
+    session = Session()
+    session.submit(task(10, 1))
+    announce_and_let_go(session, 100)
+    objects = session.core.objects
+    for table in (session.core.pending.by_id, session.core.lineage.kept, objects.released, objects.kept):
+        assert type(table) is OrderedDict
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -5,7 +5,7 @@ refers to the value; when the scheduler dies, its client alone can tell the next
 here for as long: for each value of its rows that is referred to, and for each kept batch that needed one of its values.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Any
@@ -47,7 +47,7 @@ class Lineage:
         self._pending = pending
         self._objects = objects
         #: by id, in the order they ended
-        self.kept: dict[int, EndedBatch] = {}
+        self.kept: OrderedDict[int, EndedBatch] = OrderedDict()
         #: why a batch is to be kept once it has ended: values that are referred to, batches that needed its values
         self._reasons: Counter[int] = Counter()
         #: id of a value that is referred to -> of its batch

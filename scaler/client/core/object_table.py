@@ -4,6 +4,7 @@ Of a stored object only the place is known here. After a scheduler that forgot e
 shell has to write the objects again, and until it has, nothing may be said that could need them.
 """
 
+from collections import OrderedDict
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
@@ -23,9 +24,9 @@ class ObjectTable:
         #: objects that the scheduler was asked to keep, by id
         self.announced: dict[int, Announce] = {}
         #: objects released since that pending batches may need, and how many batches were submitted before; ascending
-        self.released: dict[int, tuple[int, Announce]] = {}
+        self.released: OrderedDict[int, tuple[int, Announce]] = OrderedDict()
         #: those that are not stored and that only batches may need that have ended and are kept; ascending
-        self.kept: dict[int, tuple[int, Announce]] = {}
+        self.kept: OrderedDict[int, tuple[int, Announce]] = OrderedDict()
         #: how many of these two there were when it was last looked which are needed
         self._left = 0
         #: ids of rows whose values are in stores and have a reference here
@@ -69,12 +70,12 @@ class ObjectTable:
 
     def keep_needed(self, pending: Container[int], ended: Container[int]) -> None:
         """Of those that are released only these are needed: by batches that are pending, by others that have ended."""
-        self.released = {
-            object_id: entry
+        self.released = OrderedDict(
+            (object_id, entry)
             for object_id, entry in self.released.items()
             if object_id in pending or (object_id in ended and not entry[1].stored)
-        }
-        self.kept = {object_id: entry for object_id, entry in self.kept.items() if object_id in ended}
+        )
+        self.kept = OrderedDict((object_id, entry) for object_id, entry in self.kept.items() if object_id in ended)
         self._left = len(self.released) + len(self.kept)
 
     def clear(self) -> None:

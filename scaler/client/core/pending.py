@@ -1,6 +1,7 @@
 """The batches that a client waits for, and whose rows are whose."""
 
 from bisect import bisect_right, insort
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -63,8 +64,8 @@ class PendingBatches:
     """All batches that have not ended, in the order submitted."""
 
     def __init__(self) -> None:
-        #: batch id -> batch; always the same dict
-        self.by_id: dict[int, PendingBatch] = {}
+        #: batch id -> batch; always the same table. A plain dict passes all that were removed to find its first one
+        self.by_id: OrderedDict[int, PendingBatch] = OrderedDict()
         #: ids of batches, ascending, for finding the batch of a row; may have ended ones
         self._order: list[int] = []
         #: batches that were ever submitted
