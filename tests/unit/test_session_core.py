@@ -784,6 +784,17 @@ def test_nor_with_stored_values_that_it_has_let_go_while_it_holds_an_older_one()
     assert objects_below(session.core) < 10_000
 
 
+def test_rows_whose_values_are_stored_are_added_to_one_list_of_few_spans() -> None:
+    session = Session()
+    session.submit(task(10, 9))
+    pending = session.core.pending.by_id[10]
+    session.hear(ended(10, 0, 1, STORED))
+    noted = pending.stored
+    session.hear(*(ended(10, row, row + 1, STORED) for row in (1, 2, 3, 5, 7)))
+    assert pending.stored is noted
+    assert noted == [(0, 4), (5, 6), (7, 8)]
+
+
 def announce_and_let_go(session: Session, times: int) -> None:
     """One object after the other is sent, needed by a row, and released."""
     for number in range(times):

@@ -80,7 +80,7 @@ class RowEndings:
                         pending.note_cancelled(lo, hi)
                 elif outcome == STORED:
                     self._objects.referenced.update(range(span.batch + lo, span.batch + hi))
-                    pending.stored = [*(pending.stored or ()), (lo, hi)]
+                    pending.note_stored(lo, hi)
                     group.stored = True
                 effects.append(Resolve(pending.tokens_of(lo, hi), part, pending.task))
                 if not group.left:

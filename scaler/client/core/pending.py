@@ -46,11 +46,11 @@ class PendingBatch:
 
     def note_cancelled(self, lo: int, hi: int) -> None:
         """Rows [lo, hi) have ended so."""
-        spans = self.cancelled = self.cancelled or []
-        if spans and spans[-1][1] == lo:
-            spans[-1] = spans[-1][0], hi
-        else:
-            spans.append((lo, hi))
+        self.cancelled = _extended(self.cancelled, lo, hi)
+
+    def note_stored(self, lo: int, hi: int) -> None:
+        """Rows [lo, hi) have ended so."""
+        self.stored = _extended(self.stored, lo, hi)
 
     def rows_of(self, token: Any) -> Iterable[int]:
         """The rows of a token that have not ended."""
@@ -58,6 +58,17 @@ class PendingBatch:
             return [row for row in range(self.task.rows) if not self.done[row]]
         row = token.id - self.task.batch
         return () if self.done[row] else (row,)
+
+
+def _extended(spans: list[tuple[int, int]] | None, lo: int, hi: int) -> list[tuple[int, int]]:
+    """The same list of spans, if there is one, with the rows [lo, hi) behind them."""
+    if spans is None:
+        return [(lo, hi)]
+    if spans[-1][1] == lo:
+        spans[-1] = spans[-1][0], hi
+    else:
+        spans.append((lo, hi))
+    return spans
 
 
 class PendingBatches:
