@@ -3,7 +3,7 @@
 import math
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from simulator.scripted import graph, spans, task
 from support.weight import objects_below
 
 from scaler.client.core import events as ev
-from scaler.client.core import lineage
+from scaler.client.core import lineage, object_table
 from scaler.client.core.holding import FEW, FIRST_TAKE, GROWTH, LINGER
 from scaler.client.core.session import SessionCore
 from scaler.client.core.unanswered import UnansweredRequests
@@ -483,6 +483,89 @@ def test_a_value_is_found_by_the_id_that_its_user_was_sent_with() -> None:
     source.id = 30  # it was claimed, and sent again
     assert session.core.pending.need(10) is source
     assert session.core.pending.need(11) is None
+
+
+class Looked(list[int]):
+    """Ids that are counted as often as they are looked through."""
+
+    looks = 0
+
+    def __contains__(self, value: object) -> bool:
+        Looked.looks += 1
+        return super().__contains__(value)
+
+    def __iter__(self) -> Iterator[int]:
+        Looked.looks += 1
+        return super().__iter__()
+
+
+def test_batches_are_not_looked_through_for_each_value_that_a_scheduler_asks_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Looked, "looks", 0)
+    session = Session()
+    sources = session.submit(task(10, 200))
+    for source in sources:
+        needing = task(1_000 + source.id, 1, dependency_counts=u32([1]))
+        needing.dependencies = Looked([source.id])  # type: ignore[assignment]
+        session.submit(needing, needs=[[source]])
+    for source in sources:
+        assert session.core.pending.need(source.id) is source
+    assert Looked.looks <= 2 * len(sources)
+
+
+def test_a_value_is_known_until_the_last_batch_has_ended_that_needs_it() -> None:
+    session = Session()
+    source, other = session.submit(task(10, 2))
+    for batch in (20, 30, 40):
+        if batch == 40:
+            assert session.core.pending.need(10) is source  # of those that have come so far
+        needing = task(batch, 2, dependency_counts=u32([2, 1]), dependencies=u64([10, 11, 10]))
+        session.submit(needing, needs=[[source, other], [source]])
+    for batch in (30, 20, 40):
+        assert (session.core.pending.need(10), session.core.pending.need(11)) == (source, other)
+        session.hear(ended(batch, 0, 2))
+    assert (session.core.pending.need(10), session.core.pending.need(11)) == (None, None)
+
+
+def test_what_a_graph_needs_is_known_until_it_has_ended() -> None:
+    session = Session()
+    outside = Token()
+    wanted, group = Token(), ev.BatchGroup(1, keep={5: outside})
+    session.do(
+        ev.Submit(graph(10, [[]], []), [None], group=group), ev.Submit(graph(20, [[5]], [0]), [wanted], group=group)
+    )
+    assert session.core.pending.need(5) is outside
+    session.hear(ended(20, 0, 1))
+    assert session.core.pending.need(5) is None
+
+
+def test_nothing_is_known_of_values_of_batches_that_were_cleared() -> None:
+    session = Session()
+    (source,) = session.submit(task(10, 1))
+    session.submit(task(20, 1, dependency_counts=u32([1]), dependencies=u64([10])), needs=[[source]])
+    assert session.core.pending.need(10) is source
+    session.do(ev.Request(ClientClear()))
+    assert session.core.pending.need(10) is None
+
+
+def test_questions_are_not_looked_through_for_each_one_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_table, "_MOST_REQUESTED", 10)
+    objects = object_table.ObjectTable()
+    tables = [objects._requested]
+    for value in range(200):
+        objects.request(value)
+        if objects._requested is not tables[-1]:
+            tables.append(objects._requested)
+    assert len(tables) < 10
+    assert all(objects.is_requested(value) for value in range(200))
+    for value in range(200):
+        objects.answer(value)
+    for value in range(1_000, 2_000):
+        objects.request(value)
+        objects.answer(value)
+    assert objects.is_requested(1) is None
+    assert len(objects._requested) < 600
 
 
 def test_a_value_asked_for_is_sent_once_and_is_not_an_object_of_the_clients() -> None:

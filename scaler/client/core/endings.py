@@ -105,7 +105,7 @@ class RowEndings:
         if group.stored or self._lineage.is_of_interest:
             self._lineage.end(group.batches)
         for batch in group.batches:
-            pending = self._pending.by_id.pop(batch)
+            pending = self._pending.remove(batch)
             if pending.task.form == GRAPH and group.failed:
                 leftover.add(0, batch, 0, pending.task.rows)
         self._objects.forget_released(self._pending.oldest, self._lineage.oldest)

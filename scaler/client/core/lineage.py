@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Any
 
+from scaler.client.core.needed import NeededTokens
 from scaler.client.core.object_table import ObjectTable
 from scaler.client.core.pending import PendingBatch, PendingBatches
 from scaler.common.records import entity
@@ -52,9 +53,8 @@ class Lineage:
         self._reasons: Counter[int] = Counter()
         #: id of a value that is referred to -> of its batch
         self._made_by: dict[int, int] = {}
-        #: id of a value that kept batches needed -> its token, of those that are small; and how many batches they are
-        self._needs: dict[int, Any] = {}
-        self._needed_by: Counter[int] = Counter()
+        #: small values that kept batches needed
+        self._needed = NeededTokens()
         #: numbers of kept batches, and of some that are not kept any more, with their ids; a heap
         self._numbers: list[tuple[int, int]] = []
         self._bytes = 0
@@ -91,7 +91,7 @@ class Lineage:
 
     def clear(self) -> None:
         """Nothing can be computed again."""
-        for table in (self.kept, self._reasons, self._made_by, self._needs, self._needed_by, self._numbers):
+        for table in (self.kept, self._reasons, self._made_by, self._needed, self._numbers):
             table.clear()
         self._bytes = 0
 
@@ -105,7 +105,7 @@ class Lineage:
 
     def need(self, value: int) -> Any:
         """The token of a small value that a kept batch needed; None if none did."""
-        return self._needs.get(value)
+        return self._needed.get(value)
 
     def in_order(self) -> list[EndedBatch]:
         """All, in the order submitted: those that made what others needed come first."""
@@ -131,8 +131,7 @@ class Lineage:
         for parent in parents:
             self._reasons[parent] += 1
         self.kept[task.batch] = EndedBatch(task, pending.number, needs, list(parents), size)
-        self._needs.update(needs)
-        self._needed_by.update(needs.keys())
+        self._needed.add(needs, needs.values())
         self._bytes += size
         if len(self._numbers) > 2 * len(self.kept) + FEW:
             self._numbers = sorted((ended.number, batch) for batch, ended in self.kept.items())
@@ -169,8 +168,5 @@ class Lineage:
         ended = self.kept.pop(batch, None)
         if ended is not None:
             self._bytes -= ended.size
-            for value in ended.needs:
-                self._needed_by[value] -= 1
-                if not self._needed_by[value]:
-                    del self._needs[value], self._needed_by[value]
+            self._needed.remove(ended.needs)
         return ended

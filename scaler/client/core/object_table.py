@@ -37,6 +37,8 @@ class ObjectTable:
         self._lost: set[int] = set()
         #: values and objects that the scheduler has asked for: whether it still waits
         self._requested: dict[int, bool] = {}
+        #: when there are so many, those that it was told of are left out: never for each question anew
+        self._many_requested = _MOST_REQUESTED
 
     # ---- the client's own ------------------------------------------------------------------------------------------
     def release(self, ids: Sequence[int], submitted: int, is_anything_pending: bool, is_anything_kept: bool) -> None:
@@ -140,8 +142,9 @@ class ObjectTable:
     # ---- asked for by the scheduler --------------------------------------------------------------------------------
     def request(self, object_id: int) -> None:
         """The scheduler needs this value."""
-        if len(self._requested) > _MOST_REQUESTED:
+        if len(self._requested) > self._many_requested:
             self._requested = {known: True for known, is_open in self._requested.items() if is_open}
+            self._many_requested = max(_MOST_REQUESTED, 2 * len(self._requested))
         self._requested[object_id] = True
 
     def is_requested(self, object_id: int) -> bool | None:

@@ -2,10 +2,12 @@
 
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from scaler.client.core.events import BatchGroup, Submit
+from scaler.client.core.needed import NeededTokens
 from scaler.common.records import entity
 from scaler.protocol.codes import MOST_SPANS
 from scaler.protocol.messages import GRAPH, Spans, Task
@@ -59,6 +61,13 @@ class PendingBatch:
         row = token.id - self.task.batch
         return () if self.done[row] else (row,)
 
+    def needed(self) -> tuple[Collection[int], Iterable[Any]]:
+        """The ids of values that its rows need, and a token for each; the first batch of a graph has those of all."""
+        if self.needs:
+            return self.task.dependencies, chain.from_iterable(self.needs)
+        keep = self.group.keep
+        return (keep, keep.values()) if keep and self.group.batches[0] == self.task.batch else ((), ())
+
 
 def _extended(spans: list[tuple[int, int]] | None, lo: int, hi: int) -> list[tuple[int, int]]:
     """The same list of spans, if there is one, with the rows [lo, hi) behind them."""
@@ -81,6 +90,9 @@ class PendingBatches:
         self._order: list[int] = []
         #: batches that were ever submitted
         self.submitted = 0
+        #: what those need whose numbers are below `_noted`: as many as were submitted when a value was last asked for
+        self._needed = NeededTokens()
+        self._noted = 0
 
     def add(self, event: Submit) -> None:
         """A batch is submitted; gives its tokens the ids of their rows."""
@@ -101,9 +113,18 @@ class PendingBatches:
         else:
             insort(order, batch)
 
+    def remove(self, batch: int) -> PendingBatch:
+        """A batch has ended."""
+        pending = self.by_id.pop(batch)
+        if pending.number < self._noted:
+            values, _ = pending.needed()
+            self._needed.remove(values)
+        return pending
+
     def clear(self) -> None:
         """Nothing is waited for any more."""
         self.by_id.clear()
+        self._needed.clear()
 
     @property
     def is_lone_row(self) -> bool:
@@ -190,11 +211,13 @@ class PendingBatches:
         return found
 
     def need(self, value_id: int) -> Any:
-        """The token or reference with this id that a pending row needs; None if there is none."""
-        for pending in self.by_id.values():
-            if value_id in pending.group.keep:
-                return pending.group.keep[value_id]
-            if pending.needs and value_id in pending.task.dependencies:
-                tokens = [token for needs in pending.needs for token in needs]
-                return tokens[pending.task.dependencies.index(value_id)]
-        return None
+        """The token or reference with this id that a pending row needs; None if there is none.
+
+        Looks at the batches that came since it was last asked, once at each.
+        """
+        for pending in reversed(self.by_id.values()):
+            if pending.number < self._noted:
+                break
+            self._needed.add(*pending.needed())
+        self._noted = self.submitted
+        return self._needed.get(value_id)
