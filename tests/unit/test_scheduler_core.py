@@ -6,6 +6,7 @@ import pytest
 from simulator.scripted import FakeScheduler, graph, hello, result, root_of, session_of, spans, task
 from support.counting import calls_of
 
+from scaler.common.sorted_numbers import LONGEST
 from scaler.protocol.codes import NO_ROOT
 from scaler.protocol.messages import (
     CANCELLED,
@@ -623,6 +624,13 @@ def test_a_row_that_an_agent_tells_of_twice_in_one_message_is_told_of_once() -> 
     fake.report(agent, client, result(10, 3, 4, VALUES_EACH), result(10, 2, 3, VALUES_EACH))
     assert fake.ends(client) == [(10, 3, 4, VALUES_EACH), (10, 2, 3, VALUES_EACH)]
     assert fake.core.state.clients[client].batches == {}
+
+
+def test_few_batches_are_moved_for_one_that_ends_however_many_there_are() -> None:
+    fake = FakeScheduler()
+    client = fake.client()
+    fake.say(client, *(task(batch, 1) for batch in range(10, 10 + 4 * LONGEST)))
+    assert fake.core.state.clients[client].batch_ids.longest <= LONGEST
 
 
 # ---- dependencies ----------------------------------------------------------------------------------------------------

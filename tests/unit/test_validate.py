@@ -37,9 +37,9 @@ def _lose_a_row(state: ClusterState) -> None:
     client.batches[30].left -= 1
 
 
-def _mix_up_batches(state: ClusterState) -> None:
+def _forget_the_id_of_a_batch(state: ClusterState) -> None:
     (client,) = state.clients.values()
-    client.batch_ids.reverse()
+    client.batch_ids.remove(20)
 
 
 def _forget_a_queued_row(state: ClusterState) -> None:
@@ -97,7 +97,7 @@ def _begin_nowhere(state: ClusterState) -> None:
         (_count_wrongly, "slots outstanding"),
         (_count_wide_rows_wrongly, "rows that take several slots"),
         (_lose_a_row, "rows left"),
-        (_mix_up_batches, "are not in order"),
+        (_forget_the_id_of_a_batch, "are not all there in order"),
         (_forget_a_queued_row, "queued are"),
         (_wait_for_nothing, "waits for nothing"),
         (_forget_a_reference, "references"),

@@ -1,6 +1,5 @@
 """What clients bring: batches of rows, and objects that they were asked for or send by themselves."""
 
-from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
@@ -118,12 +117,8 @@ def check_ids(client: ClientRecord, task: Task) -> None:
 
 def _overlaps(client: ClientRecord, rows: range) -> bool:
     """Some of these rows have ids of rows that have not ended."""
-    ids = client.batch_ids
-    at = bisect_left(ids, rows.stop)
-    if not at:
-        return False
-    before = client.batches[ids[at - 1]]
-    return before.id + before.rows > rows.start
+    before = client.batch_ids.below(rows.stop)
+    return before is not None and before + client.batches[before].rows > rows.start
 
 
 def _has_id_of(known: Mapping[int, object], rows: range) -> bool:
@@ -165,7 +160,7 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
     if task.sizes:
         batch.offsets = u64(accumulate(task.sizes, initial=0))
     client.batches[batch.id] = batch
-    insort(client.batch_ids, batch.id)
+    client.batch_ids.add(batch.id)
     state.roots.enter(client, batch)
     if batch.keeps:
         client.graphs.setdefault(task.graph, GraphBatches()).known += 1

@@ -4,7 +4,6 @@ A row's entry in `missing` counts what it waits for. A value that is not made ye
 `waiters`; one that the client has to send in its `awaited`; one that was lost in its `remaking`.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator
 
 from scaler.protocol.messages import Frame, u32
@@ -99,11 +98,13 @@ def _await_value(
 def _batch_of(client: ClientRecord, row_id: int) -> Batch | None:
     """The batch of a row whose value others may need, or a live one: a future was used while it is pending."""
     kept = client.values.batch_of_row.get(row_id)
-    at = bisect_right(client.batch_ids, row_id)
-    if kept is not None or not at:
+    if kept is not None:
         return kept
-    batch = client.batches[client.batch_ids[at - 1]]
-    return batch if row_id < batch.id + batch.rows else None
+    first = client.batch_ids.below(row_id + 1)
+    if first is None:
+        return None
+    batch = client.batches[first]
+    return batch if row_id < first + batch.rows else None
 
 
 def is_to_end(client: ClientRecord, value: int) -> bool:

@@ -5,7 +5,6 @@ that holds it. When its last reference goes, all agents that were given it are t
 remembered for one reason less (see `lineage.py`).
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable
 
 from scaler.protocol.messages import Frame
@@ -173,7 +172,7 @@ def end_batch(state: ClusterState, client: ClientRecord, batch: Batch) -> None:
     """All rows of a batch have ended: it is forgotten, or remembered while its values may be needed again."""
     if client.batches.pop(batch.id, None) is None:
         return  # it ended with rows that depended on one of its own
-    del client.batch_ids[bisect_left(client.batch_ids, batch.id)]
+    client.batch_ids.remove(batch.id)
     state.roots.end(client, batch)
     remembered = batch.lineage is not None and batch.lineage.references > 0
     if state.facts.wanted:

@@ -4,8 +4,6 @@ A row that needs a lost object waits until the object is there again. To compute
 *done* back to *waiting*; when it ends again, nothing is said to the client, but those who wait for the value go on.
 """
 
-from bisect import insort
-
 from scaler.protocol.failures import result_lost, runs_only_once
 from scaler.protocol.messages import ERROR, STORED, VALUES_EACH, Frame
 from scaler.protocol.results import SpanResult, stored_sizes
@@ -75,7 +73,7 @@ def remake(state: ClusterState, move: Remake, may_rerun: bool) -> list[Move]:
     client.remembered.pop(batch.id, None)
     if batch.id not in client.batches:
         client.batches[batch.id] = batch
-        insort(client.batch_ids, batch.id)
+        client.batch_ids.add(batch.id)
         state.roots.enter(client, batch)
     record = lineage_of(batch)
     record.recomputing.add(row)

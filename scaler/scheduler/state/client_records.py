@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import field
 
 from scaler.common.records import entity, record
+from scaler.common.sorted_numbers import SortedNumbers
 from scaler.protocol.messages import Frame
 from scaler.scheduler.state.batch_records import Batch, Row
 from scaler.scheduler.state.function_records import MOST, FunctionRecord
@@ -126,8 +127,8 @@ class ClientRecord:
     store: str = ""
     #: id -> batch with rows that have not ended
     batches: dict[int, Batch] = field(default_factory=dict)
-    #: the keys of `batches`, ascending
-    batch_ids: list[int] = field(default_factory=list)
+    #: the keys of `batches`
+    batch_ids: SortedNumbers = field(default_factory=SortedNumbers)
     #: id -> batch whose rows have all ended, kept since what they made may be lost
     remembered: dict[int, Batch] = field(default_factory=dict)
     #: name -> what is known of the function

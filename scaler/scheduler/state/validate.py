@@ -29,8 +29,8 @@ def quick(state: ClusterState) -> Iterator[Finding]:
     by_priority: dict[int, Counter[int]] = defaultdict(Counter)
     for client in state.clients.values():
         left = at_agents = 0
-        if client.batch_ids != sorted(client.batches):
-            yield Finding(f"the ids of the batches of client {client.number} are not in order")
+        if list(client.batch_ids) != sorted(client.batches):
+            yield Finding(f"the ids of the batches of client {client.number} are not all there in order")
         for batch in client.batches.values():
             if batch.left <= 0:
                 yield Finding(f"batch {batch.id} has ended and is still there", batch.id)
