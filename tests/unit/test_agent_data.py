@@ -1,5 +1,7 @@
 """What an agent's core does with stored objects and with memory, case by case."""
 
+from collections import OrderedDict
+
 import pytest
 from simulator.scripted import FakeAgent, ended, spans, task
 from support.counting import calls_of
@@ -10,6 +12,7 @@ from scaler.agent.core.in_hand import SHORT_BYTES, SHORT_US
 from scaler.agent.core.spilling import PAUSE
 from scaler.agent.state.memory import HARD, SOFT
 from scaler.agent.state.object_records import ObjectState
+from scaler.agent.state.waiting_rows import WaitingSpan
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     CANCELLED,
@@ -788,6 +791,52 @@ def test_waiting_rows_can_be_given_back() -> None:
     fake.give_dependents(30, [[5], [6]], holders=[OTHER])
     fake.tell(BalanceRequest(1))
     assert list(fake.heard(BalanceResponse)[0]) == [(C, 30, 1, 2)]
+
+
+def with_waiting_rows(count: int) -> FakeAgent:
+    """An agent with so many rows of one batch, each of which waits for an object of its own."""
+    fake = FakeAgent(1)
+    knows_neighbour(fake)
+    fake.give_dependents(3_000, [[1_000 + row] for row in range(count)], holders=[OTHER])
+    assert fake.core.state.waiting.rows == count
+    return fake
+
+
+def test_waiting_rows_of_some_batches_can_be_given_back_and_the_others_wait_on() -> None:
+    fake = with_waiting_rows(4)
+    fake.give_dependents(4_000, [[5], [6]], holders=[OTHER])
+    fake.tell(BalanceRequest(9, 0, u32([C]), u64([4_000])))
+    assert sorted(fake.heard(BalanceResponse)[0]) == [(C, 4_000, 0, 1), (C, 4_000, 1, 2)]
+    assert [wait.lo for wait in fake.core.state.waiting] == [0, 1, 2, 3]
+    fake.tell(TaskCancel(spans(Spans, C, (3_000, 1, 3))))
+    assert [wait.lo for wait in fake.core.state.waiting] == [0, 3]
+
+
+def test_for_each_waiting_row_that_goes_there_is_no_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, rows = 0, 256
+
+    def look(wait: WaitingSpan, name: str) -> object:
+        nonlocal looks
+        looks += name == "lo"
+        return object.__getattribute__(wait, name)
+
+    for message in (
+        TaskCancel(spans(Spans, C, *((3_000, row, row + 1) for row in range(0, rows, 2)))),
+        BalanceRequest(rows // 2, 0, u32([C]), u64([3_000])),
+    ):
+        fake, looks = with_waiting_rows(rows), 0
+        with monkeypatch.context() as patched:
+            patched.setattr(WaitingSpan, "__getattribute__", look, raising=False)
+            fake.tell(message)
+        assert fake.core.state.waiting.rows == rows // 2
+        assert looks < 40 * rows // 2
+
+
+def test_which_wait_is_first_and_which_last_is_known_without_a_look_at_those_that_were() -> None:
+    """A plain dict passes the entries that were removed, each time anew: that is nothing a test could count."""
+    waiting = with_waiting_rows(2).core.state.waiting
+    for table in (waiting.begun, waiting.complete, *waiting._later.values()):
+        assert type(table) is OrderedDict
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scaler.agent.core import bringing, spilling
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
-from scaler.agent.state.ready_rows import ReadyRows
+from scaler.agent.state.ready_rows import ReadyRows, RowQueue
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.waiting_rows import WaitingRows, WaitingSpan
 from scaler.protocol import failures
@@ -192,6 +192,11 @@ def take_last(state: HostState, out: Outgoing, rows: int, slots: int = 1) -> tup
     wait = state.waiting.last
     if wait is None or wait.origin.slots != slots:
         return ready.take_last(rows) if ready.local and slots == 1 else None
+    return _take_waiting(state, out, wait, rows)
+
+
+def _take_waiting(state: HostState, out: Outgoing, wait: WaitingSpan, rows: int) -> tuple[RowRange, int, int]:
+    """Take the last rows of a wait, at most so many; the others wait on."""
     _end(state, wait)
     lo = max(wait.lo, wait.hi - rows)
     if lo > wait.lo:
@@ -204,17 +209,26 @@ def take_last_of(
 ) -> Iterator[tuple[RowRange, int, int]]:
     """As `take_last`, of these batches (client, batch) alone, until there are so many. Costs a look at all spans."""
     ready = state.ready
-    spans = [*(ready.wide if slots > 1 else ready.general)][::-1]
-    spans += [(wait.origin, wait.lo, wait.hi) for wait in sorted(state.waiting, key=lambda wait: wait.begun)]
+    for taken in _take_ready_of(state, [ready.wide if slots > 1 else ready.general], rows, slots, batches):
+        rows -= taken[2] - taken[1]
+        yield taken
+    for wait in sorted(state.waiting, key=lambda wait: wait.begun):
+        if rows > 0 and wait.origin.key in batches and wait.origin.slots == slots:
+            taken = _take_waiting(state, out, wait, rows)
+            rows -= taken[2] - taken[1]
+            yield taken
     if slots == 1:
-        for queue in ready.local.values():
-            spans += [*queue][::-1]
-    for origin, lo, hi in spans:
-        if rows <= 0:
-            return
-        if origin.key in batches and origin.slots == slots:
+        yield from _take_ready_of(state, [*ready.local.values()], rows, slots, batches)
+
+
+def _take_ready_of(
+    state: HostState, queues: list[RowQueue], rows: int, slots: int, batches: frozenset[Key]
+) -> Iterator[tuple[RowRange, int, int]]:
+    """Take rows of these batches that are in these queues, at most so many, those that would run last."""
+    for origin, lo, hi in [span for queue in queues for span in [*queue][::-1]]:
+        if rows > 0 and origin.key in batches and origin.slots == slots:
             client, batch = origin.key
-            for first, end in remove_rows(state, out, client, batch, max(lo, hi - rows), hi):
+            for first, end in state.ready.remove_rows(client, batch, max(lo, hi - rows), hi):
                 rows -= end - first
                 yield origin, first, end
 

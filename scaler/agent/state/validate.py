@@ -127,6 +127,9 @@ def _waiting(state: HostState) -> Iterator[Finding]:
         yield Finding(f"counts {waiting.coming} bytes that come for waiting rows")
     if waiting.stolen != sum(wait.anywhere for wait in begun):
         yield Finding(f"counts {waiting.stolen} stolen rows that wait")
+    for wait in waiting:
+        if wait not in waiting.in_rows(*wait.origin.key, wait.lo, wait.hi):
+            yield Finding(f"rows of {wait.origin.key} wait, and are not found", wait.origin.task.batch)
     for wait in begun:
         for key in wait.missing:
             record = state.objects.records.get(key)

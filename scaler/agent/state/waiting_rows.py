@@ -5,11 +5,13 @@ it from each other for ever. When all is there its rows are queued.
 """
 
 from bisect import insort
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import field
 
 from scaler.agent.state.rows import RowRange
 from scaler.common.records import entity
+from scaler.common.sorted_numbers import SortedNumbers
 from scaler.store.layout import Key
 
 
@@ -34,21 +36,51 @@ class WaitingSpan:
     pins: list[Key] = field(default_factory=list)
 
 
+class _WaitsOfBatch:
+    """The waits of one batch, no two of which have a row in common."""
+
+    __slots__ = ("by_first", "firsts")
+
+    def __init__(self) -> None:
+        #: first row -> wait, as they came
+        self.by_first: dict[int, WaitingSpan] = {}
+        #: exactly its keys
+        self.firsts = SortedNumbers()
+
+    def add(self, wait: WaitingSpan) -> None:
+        """One more."""
+        self.by_first[wait.lo] = wait
+        self.firsts.add(wait.lo)
+
+    def remove(self, wait: WaitingSpan) -> None:
+        """One less."""
+        del self.by_first[wait.lo]
+        self.firsts.remove(wait.lo)
+
+    def in_rows(self, lo: int, hi: int) -> list[WaitingSpan]:
+        """Those with any of these rows, ascending."""
+        before = self.firsts.below(lo)
+        firsts = self.firsts.between(lo if before is None else before, hi)
+        return [self.by_first[first] for first in firsts if self.by_first[first].hi > lo]
+
+
 class WaitingRows:
     """The waits of an agent: in order of priority and arrival those that have not begun, by key those that have."""
 
     __slots__ = ("_batches", "_by_key", "_later", "_order", "begun", "coming", "complete", "rows", "stolen")
 
     def __init__(self) -> None:
-        #: not begun, by -priority; and the priorities in order
-        self._later: dict[int, dict[WaitingSpan, None]] = {}
+        #: not begun, by -priority; and the priorities in order. A plain dict passes all that were removed before its
+        #: first one, or behind its last
+        self._later: dict[int, OrderedDict[WaitingSpan, None]] = {}
         self._order: list[int] = []
         #: those that have begun
-        self.begun: dict[WaitingSpan, None] = {}
+        self.begun: OrderedDict[WaitingSpan, None] = OrderedDict()
         #: of those, the ones that miss nothing any more, and hold what they need until there is room to go on
-        self.complete: dict[WaitingSpan, None] = {}
+        self.complete: OrderedDict[WaitingSpan, None] = OrderedDict()
         self._by_key: dict[Key, dict[WaitingSpan, None]] = {}
-        self._batches: dict[Key, dict[WaitingSpan, None]] = {}
+        #: those of each batch that has some
+        self._batches: dict[Key, _WaitsOfBatch] = {}
         #: rows that wait
         self.rows = 0
         #: bytes that are brought for those that have begun
@@ -60,10 +92,12 @@ class WaitingRows:
         """Rows wait from now on, and have not begun to."""
         priority = -wait.origin.task.priority
         if priority not in self._later:
-            self._later[priority] = {}
+            self._later[priority] = OrderedDict()
             insort(self._order, priority)
         self._later[priority][wait] = None
-        self._batches.setdefault(wait.origin.key, {})[wait] = None
+        if wait.origin.key not in self._batches:
+            self._batches[wait.origin.key] = _WaitsOfBatch()
+        self._batches[wait.origin.key].add(wait)
         self.rows += wait.hi - wait.lo
 
     @property
@@ -105,18 +139,19 @@ class WaitingRows:
         else:
             self._leave_later(wait)
         waits = self._batches[wait.origin.key]
-        del waits[wait]
-        if not waits:
+        waits.remove(wait)
+        if not waits.by_first:
             del self._batches[wait.origin.key]
         self.rows -= wait.hi - wait.lo
 
     def in_rows(self, client: int, batch: int, lo: int, hi: int) -> list[WaitingSpan]:
-        """Those with any of these rows."""
-        return [wait for wait in self._batches.get((client, batch), ()) if wait.lo < hi and lo < wait.hi]
+        """Those with any of these rows, ascending."""
+        waits = self._batches.get((client, batch))
+        return waits.in_rows(lo, hi) if waits is not None else []
 
     def of_client(self, client: int) -> list[WaitingSpan]:
         """Those of a client."""
-        return [wait for key, waits in self._batches.items() if key[0] == client for wait in waits]
+        return [wait for key, waits in self._batches.items() if key[0] == client for wait in waits.by_first.values()]
 
     @property
     def last(self) -> WaitingSpan | None:
@@ -141,4 +176,4 @@ class WaitingRows:
 
     def __iter__(self) -> Iterator[WaitingSpan]:
         for waits in self._batches.values():
-            yield from waits
+            yield from waits.by_first.values()
