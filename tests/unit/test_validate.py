@@ -55,6 +55,13 @@ def _wait_for_nothing(state: ClusterState) -> None:
     missing[2] = 0
 
 
+def _miscount_what_a_row_waits_for(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    missing = client.batches[10].missing
+    assert missing is not None
+    missing[2] += 1
+
+
 def _forget_a_reference(state: ClusterState) -> None:
     (client,) = state.clients.values()
     client.values.objects[1].references -= 1
@@ -100,6 +107,7 @@ def _begin_nowhere(state: ClusterState) -> None:
         (_forget_the_id_of_a_batch, "are not all there in order"),
         (_forget_a_queued_row, "queued are"),
         (_wait_for_nothing, "waits for nothing"),
+        (_miscount_what_a_row_waits_for, "waits for 2 things, and is in 1 lists"),
         (_forget_a_reference, "references"),
         (_forget_a_holder, "nobody will release"),
         (_remember_for_nothing, "is remembered for"),

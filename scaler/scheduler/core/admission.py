@@ -192,7 +192,9 @@ def take_object(
             if agent is not None:
                 lifetimes.release_at(state, agent, client.number, value, size)
             return []
-        item = values.objects[value] = ObjectRecord(payload, len(not_ended(again)), size=size)
+        if again:
+            again = values.remaking[value] = not_ended(again)
+        item = values.objects[value] = ObjectRecord(payload, len(again), size=size)
     elif item.is_lost and size:
         item.size = size
     elif item.is_lost:
@@ -222,5 +224,5 @@ def take_refusal(client: ClientRecord, value: int, record: Frame) -> list[Move]:
     """The client can't send what it was asked for: the rows that wait for it fail."""
     values = client.values
     values.asked.discard(value)
-    waiting = [*values.awaited.pop(value, ()), *not_ended(values.remaking.pop(value, ()))]
+    waiting = not_ended([*values.awaited.pop(value, ()), *values.remaking.pop(value, ())])
     return [*dependencies.fail_all(waiting, record), Reread(client, value)]

@@ -1,7 +1,8 @@
 """Rows that wait for values: what they wait for, and what becomes of them when it comes, fails, or was lost.
 
 A row's entry in `missing` counts what it waits for. A value that is not made yet has the waiting rows in its batch's
-`waiters`; one that the client has to send in its `awaited`; one that was lost in its `remaking`.
+`waiters`; one that the client has to send in its `awaited`; one that was lost in its `remaking`. A row that ends while
+it waits stays in these lists, of which each may be long: who reads them passes over it.
 """
 
 from collections.abc import Iterator
@@ -138,38 +139,26 @@ def take_those_run_again(client: ClientRecord, value: int) -> list[Row]:
     return not_ended(client.values.remaking.pop(value))
 
 
-def stop_waiting(client: ClientRecord, batch: Batch, row: int) -> None:
-    """A row that waits for lost values ends without them; should it wait again, it counts anew."""
+def wait_anew(client: ClientRecord, batch: Batch, row: int) -> None:
+    """A row that has ended is about to run again; if it waited for something when it ended, that does not count."""
     if batch.missing is None or not batch.missing[row]:
         return
-    batch.missing[row] = 0
-    remaking = client.values.remaking
-    for value in {batch.task.function, batch.task.arguments, *(batch.needs[row] if batch.needs is not None else ())}:
-        if value in remaking:
-            remaking[value] = [(b, r) for b, r in remaking[value] if b is not batch or r != row]
+    values, needs = client.values, batch.needs[row] if batch.needs is not None else ()
+    for value in {batch.task.function, batch.task.arguments, *needs}:
+        if value in values.remaking:  # somebody may read it
+            values.remaking[value] = not_ended(values.remaking[value])
+        if value in values.awaited:
+            _leave_out_ended(values.awaited, value)
+        source = _batch_of(client, value)
+        if source is not None and value - source.id in source.waiters:
+            _leave_out_ended(source.waiters, value - source.id)
 
 
-def forget_waiting(client: ClientRecord, batch: Batch, lo: int, hi: int) -> None:
-    """Rows have ended, at agents that had them before this scheduler: they wait for nothing any more that they need."""
-    if batch.missing is None or batch.needs is None:
-        return
-    values = client.values
-    for row in range(lo, hi):
-        if not batch.missing[row]:
-            continue
-        stop_waiting(client, batch, row)
-        for value in set(batch.needs[row]):
-            source = _batch_of(client, value)
-            if source is not None and value - source.id in source.waiters:
-                _leave_out(source.waiters, value - source.id, batch, row)
-            if value in values.awaited:
-                _leave_out(values.awaited, value, batch, row)
-
-
-def _leave_out(waiting: dict[int, list[Row]], key: int, batch: Batch, row: int) -> None:
-    others = [(b, r) for b, r in waiting[key] if b is not batch or r != row]
-    if others:
-        waiting[key] = others
+def _leave_out_ended(waiting: dict[int, list[Row]], key: int) -> None:
+    """All that have ended: the next one of them to run again finds nothing to leave out."""
+    left = not_ended(waiting[key])
+    if left:
+        waiting[key] = left
     else:
         del waiting[key]
 
@@ -230,5 +219,10 @@ def fail_dependents(client: ClientRecord, batch: Batch, row: int, record: Frame)
 
 
 def fail_all(rows: list[Row], record: Frame) -> list[Move]:
-    """These rows fail with this error."""
-    return [Fail(batch, row, record) for batch, row in rows]
+    """These rows, which waited for something that can't be had, fail with this error."""
+    failures: list[Move] = []
+    for batch, row in rows:
+        assert batch.missing is not None
+        batch.missing[row] -= 1
+        failures.append(Fail(batch, row, record))
+    return failures

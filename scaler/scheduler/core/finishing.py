@@ -121,8 +121,10 @@ def _ask_client(client: ClientRecord, batch: Batch, lo: int, hi: int) -> list[Mo
     moves: list[Move] = []
     for row in _waited_for(batch, lo, hi):
         value = batch.id + row
-        values.awaited.setdefault(value, []).extend(batch.waiters.pop(row))
-        moves.append(AskClient(client, value))
+        waiting = not_ended(batch.waiters.pop(row))
+        if waiting:
+            values.awaited.setdefault(value, []).extend(waiting)
+            moves.append(AskClient(client, value))
     if values.remaking:
         lost = [value for value in values.remaking if lo <= value - batch.id < hi]
         moves += [AskClient(client, value) for value in lost]
@@ -269,7 +271,6 @@ def _let_go(state: ClusterState, batch: Batch, lo: int, hi: int) -> None:
     """Rows have ended: let go of what they needed."""
     if batch.needs is not None:
         if batch.has_come_back:
-            dependencies.forget_waiting(state.clients[batch.client], batch, lo, hi)
             _retain_for_others(state.clients[batch.client], batch, lo, hi)
         lifetimes.release_needs(state, state.clients[batch.client], batch, range(lo, hi))
     if not batch.left:

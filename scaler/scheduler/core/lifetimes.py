@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from scaler.protocol.messages import Frame
 from scaler.scheduler.core import settling
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import Batch, lineage_of
+from scaler.scheduler.state.batch_records import Batch, lineage_of, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchEnded, CopyLost, ObjectDropped, ObjectStored
@@ -113,7 +113,7 @@ def drop(state: ClusterState, client: ClientRecord, object_id: int, item: Object
         for row_id in item.elements:
             values.element_of.pop(row_id, None)
     if values.remaking:
-        values.remaking.pop(object_id, None)
+        not_ended(values.remaking.pop(object_id, ()))
     if item.is_stored:
         values.lost.discard(object_id)
         if state.facts.wanted:

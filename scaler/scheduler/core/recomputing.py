@@ -79,6 +79,7 @@ def remake(state: ClusterState, move: Remake, may_rerun: bool) -> list[Move]:
     record.recomputing.add(row)
     if value in client.values.required_zones:
         record.required_zones[row] = client.values.required_zones.pop(value)
+    dependencies.wait_anew(client, batch, row)
     transitions.hold(state, batch, row, row + 1, Cause.RECOMPUTED)
     moves: list[Move] = []
     if batch.needs is not None:
@@ -168,9 +169,8 @@ def fail_row(state: ClusterState, batch: Batch, row: int, record: Frame) -> list
 
 
 def settle(state: ClusterState, client: ClientRecord, batch: Batch, row: int) -> None:
-    """A row that was computed again is done with: let go of what it needed for that, or still waits for."""
+    """A row that was computed again is done with: let go of what it needed for that."""
     record = lineage_of(batch)
-    dependencies.stop_waiting(client, batch, row)
     record.recomputing.discard(row)
     record.required_zones.pop(row, None)
     if batch.needs is not None:

@@ -137,7 +137,7 @@ class Batch:
     offsets: array[int] | None = None
     #: per row: ids of the values it needs; None: no row needs any
     needs: list[tuple[int, ...]] | None = None
-    #: per row: how many things it waits for; None: no row ever waited
+    #: per row: in how many lists of rows that wait it is, one that has ended perhaps still; None: no row ever waited
     missing: array[int] | None = None
     #: row -> rows, of this and other batches, that wait for its value
     waiters: dict[int, list[Row]] = field(default_factory=dict)
@@ -232,8 +232,14 @@ def lineage_of(batch: Batch) -> Lineage:
 
 
 def not_ended(rows: list[Row] | tuple[Row, ...]) -> list[Row]:
-    """Those of these rows, which waited for something, that have not ended meanwhile.
+    """Those of these rows, which waited for something, that have not ended meanwhile; the others wait no more for it.
 
     They still wait; or agents have them since before this scheduler, and know already what they need.
     """
-    return [(batch, row) for batch, row in rows if batch.place[row] != DONE]
+    left = [(batch, row) for batch, row in rows if batch.place[row] != DONE]
+    if len(left) < len(rows):
+        for batch, row in rows:
+            if batch.place[row] == DONE:
+                assert batch.missing is not None
+                batch.missing[row] -= 1
+    return left

@@ -125,6 +125,7 @@ def thorough(state: ClusterState) -> Iterator[Finding]:
     yield from _withdrawals(state)
     for client in state.clients.values():
         yield from _references(client)
+        yield from _waiting(client)
         yield from _holders(state, client)
         yield from _roots(state, client)
     yield from _known_roots(state)
@@ -223,6 +224,19 @@ def _references(client: ClientRecord) -> Iterator[Finding]:
     for value, waiting in values.awaited.items():
         if not waiting:
             yield Finding(f"value {value} was asked for by nobody", value)
+
+
+def _waiting(client: ClientRecord) -> Iterator[Finding]:
+    batches = [*client.batches.values(), *client.remembered.values()]
+    lists = [*client.values.awaited.values(), *client.values.remaking.values()]
+    for batch in batches:
+        lists += batch.waiters.values()
+    there = Counter(row for waiting in lists for row in waiting)
+    for batch in batches:
+        for row, missing in enumerate(batch.missing or ()):
+            if missing != there[batch, row]:
+                what = f"row {row} of batch {batch.id} waits for {missing} things, and is in {there[batch, row]} lists"
+                yield Finding(what, batch.id)
 
 
 def _roots(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
