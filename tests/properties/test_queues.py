@@ -229,7 +229,7 @@ class PriorityQueues(RuleBasedStateMachine):
 
     @rule(gpu=st.booleans())
     def bring_back(self, gpu: bool) -> None:
-        self.ready.bring_back(frozenset(["gpu"] if gpu else []))
+        self.ready.bring_back(frozenset(["gpu"] if gpu else []), 1)
         assert all(key[1][0] and not gpu for key in self.ready.unmet)
 
     @rule(client=st.integers(1, 2))

@@ -6,6 +6,7 @@ import pytest
 from simulator.scripted import FakeScheduler, graph, hello, result, root_of, session_of, spans, task
 from support.counting import calls_of
 
+from scaler import defaults
 from scaler.common.sorted_numbers import LONGEST
 from scaler.protocol.codes import NO_ROOT
 from scaler.protocol.messages import (
@@ -53,6 +54,7 @@ from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
 from scaler.scheduler.state import root_records
 from scaler.scheduler.state.agent_records import MOST_PRIORITIES
 from scaler.scheduler.state.batch_records import AGENT, Batch, attempts_of
+from scaler.scheduler.state.function_records import MOST_TALLIES
 from scaler.scheduler.state.validate import validate
 from scaler.serialize.record import decode_error
 
@@ -725,6 +727,73 @@ def calls_for_a_task_among(unmet: int) -> int:
 def test_rows_that_wait_for_what_no_agent_has_are_in_nobodys_way() -> None:
     """With 4,000 different wishes each task took 4 ms more, their own ones too."""
     assert calls_for_a_task_among(200) == calls_for_a_task_among(20)
+
+
+def calls_for_a_task_after(widths: int) -> int:
+    """Calls of functions when a row comes and ends after a client has asked for so many numbers of workers."""
+    fake = FakeScheduler(4, 4)
+    client, other = fake.client(), fake.client()
+    fake.say(other, *[task(100 + n, 1, threads=2 + n) for n in range(widths)])
+    fake.lose(other)
+    said = [ev.Received(client, task(10, 1))]
+    return calls_of(lambda: fake.core.handle(said, fake.now))
+
+
+def test_whoever_asked_for_many_numbers_of_workers_is_in_nobodys_way() -> None:
+    """After 2,000 of them each task took 3 ms more, for good."""
+    assert calls_for_a_task_after(200) == calls_for_a_task_after(10)
+
+
+def test_what_was_found_for_rows_is_let_go_after_they_have_gone() -> None:
+    fake = FakeScheduler(8, 8)
+    client = fake.client()
+    capabilities = [(f"disk-{n}",) for n in range(100)]
+    asks = [task(1_000 + n, 1, capabilities=asked) for n, asked in enumerate(capabilities)]
+    fake.say(client, *asks, *[task(2_000 + n, 1, threads=2 + n) for n in range(100)])
+    (group,) = fake.core.state.groups.values()
+    assert list(group.wider) == [2, 3, 4, 5, 6, 7, 8], "none is for more than an agent has"
+    for agent in fake.agents:
+        fake.end_all(agent, client)
+    assert validate(fake.core.state) == []
+    fake.cancel(client, *[(batch, 0, 1) for batch in range(1_001, 1_100)])
+    fake.cancel(client, *[(batch, 0, 1) for batch in range(2_000, 2_100)])
+    fake.say(client, task(10, 1, threads=3))  # an agent has it
+    fake.wait(defaults.AGENT_TIMEOUT / 2)
+    assert list(group.wider) == [3]
+    assert list(fake.core.state.matching) == [(("disk-0",), 1)]
+    assert validate(fake.core.state) == []
+
+
+def test_kinds_of_rows_of_a_function_that_are_gone_are_not_told_apart_for_ever() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, task(10, 1, capabilities=("gpu",)), graph(12, [[], [0]], [1]))
+    for n in range(200):
+        fake.say(client, task(100 + n, 1, capabilities=(f"disk-{n}",)))
+        fake.cancel(client, (100 + n, 0, 1))
+    (function,) = fake.core.state.clients[client].functions.values()
+    assert len(function.tallies) <= MOST_TALLIES
+    assert {(("gpu",), 1), ((), 1)} <= function.tallies.keys(), "rows of it wait"
+    assert function.unmet <= function.tallies.keys()
+    assert validate(fake.core.state) == []
+
+
+def test_rows_that_take_more_slots_than_any_agent_has_left_wait_for_one_that_comes() -> None:
+    fake = FakeScheduler(2, 4)
+    _, large = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1, threads=4))
+    fake.lose(large)
+    fake.say(client, task(20, 1, threads=3))
+    assert {key[1][1] for key in fake.core.state.queues.unmet} == {3, 4}
+    (group,) = fake.core.state.groups.values()
+    assert group.wider == {}
+    third = fake.agent(3)
+    assert fake.placed(third) == [(20, 0, 1)]
+    assert {key[1][1] for key in fake.core.state.queues.unmet} == {4}
+    fourth = fake.agent(4)
+    assert fake.placed(fourth) == [(10, 0, 1)]
+    assert validate(fake.core.state) == []
 
 
 def test_rows_that_wait_for_what_no_agent_has_go_when_one_comes_that_has_it_the_most_urgent_first() -> None:

@@ -8,6 +8,7 @@ from simulator.scripted import FakeScheduler, graph, result, task
 from scaler.common.findings import InvalidState
 from scaler.protocol.messages import STORED
 from scaler.scheduler.core.events import Tick
+from scaler.scheduler.state.agent_groups import AgentGroup
 from scaler.scheduler.state.batch_records import attempts_of
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.validate import validate
@@ -83,6 +84,15 @@ def _miscount_workers(state: ClusterState) -> None:
     state.workers += 1
 
 
+def _miscount_agents_by_slots(state: ClusterState) -> None:
+    (group,) = state.groups.values()
+    group.widths = {2: 1}
+
+
+def _find_agents_in_a_group_that_is_gone(state: ClusterState) -> None:
+    state.matching[("gpu",), 1] = [AgentGroup(frozenset(["gpu"]))]
+
+
 def _lose_without_saying(state: ClusterState) -> None:
     (client,) = state.clients.values()
     client.values.objects[10].copies = frozenset()
@@ -112,6 +122,8 @@ def _begin_nowhere(state: ClusterState) -> None:
         (_forget_a_holder, "nobody will release"),
         (_remember_for_nothing, "is remembered for"),
         (_miscount_workers, "workers in the cluster"),
+        (_miscount_agents_by_slots, "are counted as 1"),
+        (_find_agents_in_a_group_that_is_gone, "in a group that is gone"),
         (_lose_without_saying, "is lost, and not among those"),
         (_store_nothing, "is in stores and has no bytes"),
         (_begin_nowhere, "have begun, and are at no agent"),

@@ -140,6 +140,9 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
     demand = task.capabilities, slots
     tally = function.tallies.get(demand)
     if tally is None:
+        if len(function.tallies) >= function.most_tallies:
+            batches = [*client.batches.values(), *client.remembered.values()]
+            function.forget_tallies({batch.tally for batch in batches}, len(batches))
         tally = function.tallies[demand] = Tally()
     batch = Batch(
         client=client.number,

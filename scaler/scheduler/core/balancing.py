@@ -16,7 +16,6 @@ from itertools import islice
 from operator import attrgetter
 
 from scaler.protocol.messages import BalanceRequest, u32, u64
-from scaler.scheduler.core import placement
 from scaler.scheduler.state.agent_groups import AgentGroup
 from scaler.scheduler.state.agent_records import AgentRecord, Load
 from scaler.scheduler.state.batch_records import AGENT, Batch
@@ -165,7 +164,8 @@ def _begin_elsewhere(state: ClusterState, asks: Requests) -> None:
     widths = sorted({slots for group in wide for slots, wider in group.wider.items() if wider.surplus})
     idle = list(state.standing.idle)
     for slots in widths:
-        idle += [wider for group in state.standing.idle if (wider := placement.wider_of(state, group, slots)).idle]
+        wider = [group.wider_for(slots) for group in state.standing.idle]
+        idle += [group for group in wider if group is not None and group.idle]
     asked = Counter(agent.load.recalling for agent, _ in asks)
     turn = state.recall_turn = state.recall_turn + 1
     for group in _some_from(turn, idle, MOST_IDLE):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from scaler.scheduler.core import reachability
+from scaler.scheduler.core import placement, reachability
 from scaler.scheduler.core.outgoing import RELEASE_BYTES
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.client_records import ClientRecord
@@ -38,7 +38,10 @@ def stir(state: ClusterState, number: int) -> None:
 
 
 def tidy(state: ClusterState) -> None:
-    """What could not be reached a while ago is tried again, and objects to be released are told to their agents."""
+    """What could not be reached a while ago is tried again, objects to be released are told to their agents, and what
+    was kept for rows that are gone is let go.
+    """
+    placement.forget_unasked(state)
     for agent in state.agents.values():
         if agent.unreachable:
             reachability.forget_unreachable(state, agent)

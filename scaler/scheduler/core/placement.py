@@ -79,9 +79,11 @@ def add(state: ClusterState, agent: AgentRecord) -> None:
     group = state.groups.get(agent.capabilities)
     if group is None:
         group = state.groups[agent.capabilities] = AgentGroup(agent.capabilities, state.standing)
-        state.matching.clear()
-        state.queues.bring_back(agent.capabilities)
+    brings_more = not group.agents or agent.load.slots > group.widest
     group.add(agent)
+    if brings_more:
+        state.matching.clear()
+        state.queues.bring_back(agent.capabilities, agent.load.slots)
 
 
 def remove(state: ClusterState, agent: AgentRecord) -> None:
@@ -92,6 +94,7 @@ def remove(state: ClusterState, agent: AgentRecord) -> None:
     group.forget(agent)
     if not group.agents:  # there may be one for each host that ever came
         del state.groups[agent.capabilities]
+    if agent.load.slots > group.widest or not group.agents:
         state.matching.clear()
 
 
@@ -216,9 +219,19 @@ def _groups_for(state: ClusterState, demand: Demand) -> list[AgentGroup]:
         needed = frozenset(capabilities)
         groups = [group for group in state.groups.values() if needed <= group.capabilities]
         if slots > 1:
-            groups = [wider_of(state, group, slots) for group in groups]
+            groups = [wider for group in groups if (wider := group.wider_for(slots)) is not None]
         state.matching[demand] = groups
     return groups
+
+
+def forget_unasked(state: ClusterState) -> None:
+    """Let go of what was found for rows that are gone: a client may ask for something else each time."""
+    asked = {key[1] for key, queue in state.queues.items() if queue.rows}
+    state.matching = {demand: groups for demand, groups in state.matching.items() if demand in asked}
+    slots = {demand[1] for demand in asked}.union(*[agent.load.wide for agent in state.agents.values()])
+    for group in state.groups.values():
+        if group.wider:
+            group.wider = {width: wider for width, wider in group.wider.items() if width in slots}
 
 
 def _those_in(some: dict[AgentGroup, None], demand: Demand, groups: list[AgentGroup]) -> list[AgentGroup]:
@@ -227,17 +240,6 @@ def _those_in(some: dict[AgentGroup, None], demand: Demand, groups: list[AgentGr
     if slots > 1 or len(groups) <= len(some):
         return groups
     return [group for group in some if group.capabilities.issuperset(capabilities)]
-
-
-def wider_of(state: ClusterState, group: AgentGroup, slots: int) -> AgentGroup:
-    """Those agents of a group that have so many slots: looked for when such rows first come, then kept."""
-    wider = group.wider.get(slots)
-    if wider is None:
-        wider = group.wider[slots] = AgentGroup(group.capabilities, slots=slots)
-        for agent in state.agents.values():
-            if agent.capabilities == group.capabilities and agent.load.slots >= slots:
-                wider.add(agent)
-    return wider
 
 
 def share_out(state: ClusterState) -> Iterator[Give]:

@@ -81,6 +81,8 @@ def _copied_group(group: AgentGroup, agents: dict[int, AgentRecord], standing: S
         value = getattr(group, item.name)
         if item.name == "wider":
             made.wider = {slots: _copied_group(wider, agents, Standing()) for slots, wider in value.items()}
+        elif item.name == "widths":
+            made.widths = value.copy()
         elif isinstance(value, dict):
             setattr(made, item.name, {agents[agent.number]: None for agent in value})
     return made

@@ -44,7 +44,10 @@ class AgentGroup:
     busy: dict[AgentRecord, None] = field(default_factory=dict)
     #: rows that none of its workers runs yet, perhaps of those that this group is for
     surplus: dict[AgentRecord, None] = field(default_factory=dict)
-    #: for rows that take several slots, by how many: those of its agents that have as many; made when such rows come
+    #: slots -> how many of its agents have just as many; no zeros, and nothing in a wider one
+    widths: dict[int, int] = field(default_factory=dict)
+    #: for rows that take several slots, by how many, ascending: those of its agents that have as many, one at least;
+    #: made when such rows come, and let go some time after the last ones
     wider: dict[int, AgentGroup] = field(default_factory=dict)
 
     @property
@@ -52,11 +55,30 @@ class AgentGroup:
         """What rows are taken back for, if they are for its agents."""
         return self.slots, self.capabilities
 
+    @property
+    def widest(self) -> int:
+        """Slots that one of its agents has, at most."""
+        return max(self.widths, default=0)
+
+    def wider_for(self, slots: int) -> AgentGroup | None:
+        """Those of its agents that have so many slots, for rows that take as many; None if none has."""
+        wider = self.wider.get(slots)
+        if wider is None and slots <= self.widest:
+            agents = sum(agents for width, agents in self.widths.items() if width >= slots)
+            wider = AgentGroup(self.capabilities, slots=slots, agents=agents)
+            for agent in (*self.idle, *self.busy):  # others have no room, and are sorted when they have
+                if agent.load.slots >= slots:
+                    wider.sort(agent)
+            self.wider = dict(sorted([*self.wider.items(), (slots, wider)]))
+        return wider
+
     def add(self, agent: AgentRecord) -> None:
         """An agent with these capabilities is there."""
         self.agents += 1
-        for group in self.wider.values():
-            group.agents += agent.load.slots >= group.slots
+        slots = agent.load.slots
+        self.widths[slots] = self.widths.get(slots, 0) + 1
+        for width, group in self.wider.items():
+            group.agents += width <= slots
         self.sort(agent)
 
     def sort(self, agent: AgentRecord) -> None:
@@ -86,9 +108,10 @@ class AgentGroup:
             self.surplus.pop(agent, None)
         self._stand()
         if self.wider:
-            for group in self.wider.values():
-                if load.slots >= group.slots:
-                    group.sort(agent)
+            for width, group in self.wider.items():
+                if width > load.slots:
+                    break
+                group.sort(agent)
 
     def _stand(self) -> None:
         standing = self.standing
@@ -114,7 +137,9 @@ class AgentGroup:
         self.surplus.pop(agent, None)
         self._stand()
         if self.wider:
-            for group in self.wider.values():
+            for width, group in self.wider.items():
+                if width > agent.load.slots:
+                    break
                 group.remove(agent)
 
     def rotate(self, agent: AgentRecord) -> None:
@@ -124,8 +149,14 @@ class AgentGroup:
         self.sort(agent)
 
     def forget(self, agent: AgentRecord) -> None:
-        """An agent is gone."""
+        """An agent is gone, and with it wider groups that it was the last one of."""
         self.agents -= 1
-        for group in self.wider.values():
-            group.agents -= agent.load.slots >= group.slots
         self.remove(agent)
+        slots = agent.load.slots
+        self.widths[slots] -= 1
+        if not self.widths[slots]:
+            del self.widths[slots]
+        for width, group in list(self.wider.items()):
+            group.agents -= width <= slots
+            if not group.agents:
+                del self.wider[width]

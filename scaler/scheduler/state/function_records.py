@@ -9,6 +9,8 @@ from scaler.scheduler.state.durations import Durations
 
 #: functions of a client of which each has a record of its own, at most, unless more of them have rows
 MOST = 4096
+#: kinds of rows of a function that are told apart, at most, unless more of them have rows
+MOST_TALLIES = 16
 #: the name of the record that has what is known of others together
 OTHERS = "(others)"
 #: how much of the average the newest measurement is
@@ -46,6 +48,8 @@ class FunctionRecord:
     claimed: int = 0
     #: its rows by what they ask of an agent: (capabilities, slots)
     tallies: dict[tuple[tuple[str, ...], int], Tally] = field(default_factory=dict)
+    #: how many of these there are to be before it is worth looking for some that are not needed
+    most_tallies: int = MOST_TALLIES
     #: keys of `tallies` that no agent had all of when rows of them came last
     unmet: set[tuple[tuple[str, ...], int]] = field(default_factory=set)
     #: what its rows took that ended with a value or an error
@@ -85,6 +89,12 @@ class FunctionRecord:
         self.steady_rows = seen
         self.steady_us += (rows / seen if rows < seen else 1.0) * (each - self.steady_us)
         return each
+
+    def forget_tallies(self, needed: Container[Tally], batches: int) -> None:
+        """Tell no more apart the kinds of rows that there are none of; `needed` are those of so many batches."""
+        self.tallies = {demand: tally for demand, tally in self.tallies.items() if tally in needed}
+        self.unmet.intersection_update(self.tallies)
+        self.most_tallies = max(MOST_TALLIES, 2 * len(self.tallies), batches // MOST_TALLIES)
 
     def take_in(self, other: "FunctionRecord") -> None:
         """Count the rows of another one, all of which have ended, too."""

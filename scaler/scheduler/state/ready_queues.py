@@ -166,9 +166,10 @@ class ReadyQueues:
         self._unmet[key] = self._queues[key]
         self._drop(key)
 
-    def bring_back(self, capabilities: frozenset[str]) -> None:
-        """Rows that ask for no more than this have their turn again."""
-        for key in [key for key in self._unmet if capabilities.issuperset(key[1][0])]:
+    def bring_back(self, capabilities: frozenset[str], slots: int) -> None:
+        """Rows that ask for no more than this, those of one slot in any case, have their turn again."""
+        most = max(1, slots)
+        for key in [key for key in self._unmet if capabilities.issuperset(key[1][0]) and key[1][1] <= most]:
             self._take_in(key, self._unmet.pop(key))
 
     @property

@@ -12,7 +12,8 @@ from scaler.common.findings import Finding
 from scaler.common.spans import joined
 from scaler.protocol.codes import NO_ROOT, WithdrawalKind
 from scaler.scheduler.state.agent_groups import LOOKS
-from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, demand_words
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
@@ -70,6 +71,7 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         if agent in state.touched or agent in state.unsorted:
             yield Finding(f"agent {number}: something was left for after the step")
     yield from _idle(state)
+    yield from _wider(state)
     for group in state.groups.values():
         if (group in state.standing.idle) != bool(group.idle):
             yield Finding(f"agents with {set(group.capabilities)} idle, and don't count as such, or the reverse")
@@ -92,10 +94,35 @@ def _tallies(client: ClientRecord) -> Iterator[Finding]:
                 yield Finding(f"{function.name} counts {tally.queued} queued and {tally.at_agents} at agents: {demand}")
 
 
+def _wider(state: ClusterState) -> Iterator[Finding]:
+    by_capabilities: dict[frozenset[str], list[AgentRecord]] = defaultdict(list)
+    for agent in state.agents.values():
+        by_capabilities[agent.capabilities].append(agent)
+    for capabilities, group in state.groups.items():
+        members = by_capabilities[capabilities]
+        if group.agents != len(members) or group.widths != Counter(agent.load.slots for agent in members):
+            yield Finding(f"agents with {set(capabilities)} are counted as {group.agents}, {group.widths}")
+        if list(group.wider) != sorted(group.wider):
+            yield Finding(f"wider groups of agents with {set(capabilities)} are not in order")
+        for width, wider in group.wider.items():
+            able = [agent for agent in members if agent.load.slots >= width]
+            if not able or wider.agents != len(able):
+                yield Finding(f"{len(able)} agents have {width} slots, {wider.agents} are counted")
+            sorted_in = {agent for agent in able if agent in group.idle or agent in group.busy}
+            if wider.idle.keys() | wider.busy.keys() != sorted_in:
+                yield Finding(f"agents with {width} slots are in no set of rows that take as many, or the reverse")
+    there = {*state.groups.values(), *(wider for group in state.groups.values() for wider in group.wider.values())}
+    for demand, groups in state.matching.items():
+        if not there.issuperset(groups):
+            yield Finding(f"agents are found for {demand_words(demand)} in a group that is gone")
+
+
 def _idle(state: ClusterState) -> Iterator[Finding]:
     for key in state.queues.unmet:
-        if any(agent.capabilities.issuperset(key[1][0]) for agent in state.agents.values()):
-            yield Finding(f"rows that ask for {key[1][0]} have no turn, and an agent has that")
+        capabilities, slots = key[1]
+        able = [agent for agent in state.agents.values() if agent.capabilities.issuperset(capabilities)]
+        if any(slots <= max(1, agent.load.slots) for agent in able):
+            yield Finding(f"rows that ask for {demand_words(key[1])} have no turn, and an agent has that")
     if not state.hands_out:
         return
     for key, queue in state.queues.in_order():
