@@ -8,6 +8,9 @@ agent with nobody to take its values over stays until somebody comes, or until i
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
+
 from scaler.protocol.codes import Leaving, Wish
 from scaler.protocol.messages import Drain, ObjectFetch, u32, u64
 from scaler.scheduler.core import lifetimes, reachability
@@ -36,6 +39,8 @@ def begin(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: Leavin
         if reason is not Leaving.TOLD:
             departure.reason = reason
         return
+    if not state.leaving:
+        state.takers.next_look = state.now
     state.leaving[agent.number] = Departure(agent, reason, state.now)
     agent.load.is_leaving = True
     state.unsorted[agent] = None
@@ -53,6 +58,7 @@ def stay(state: ClusterState, out: Outgoing, agent: AgentRecord) -> bool:
     del state.leaving[agent.number]
     agent.load.is_leaving = False
     state.unsorted[agent] = None
+    _offer(state, agent)
     out.send(agent.number, Drain(Wish.STAY.value))
     out.log("INFO", f"agent {agent.number} ({agent.name}) stays")
     return True
@@ -66,6 +72,7 @@ def take_word(state: ClusterState, out: Outgoing, agent: AgentRecord, leaving: i
 
 def join(state: ClusterState, out: Outgoing, agent: AgentRecord, leaving: int) -> None:
     """An agent has joined that says whether it is about to go: another scheduler may have told it."""
+    _offer(state, agent)
     if leaving:
         begin(state, out, agent, Leaving(leaving))
 
@@ -73,6 +80,7 @@ def join(state: ClusterState, out: Outgoing, agent: AgentRecord, leaving: int) -
 def lose_agent(state: ClusterState, agent: AgentRecord) -> None:
     """An agent is gone: nobody copies from it, and it fetches nothing."""
     state.leaving.pop(agent.number, None)
+    state.takers.agents.pop(agent, None)
     for departure in state.leaving.values():
         for key in [key for key, number in departure.moving.items() if number == agent.number]:
             _fail(departure, key)
@@ -84,6 +92,7 @@ def take_response(state: ClusterState, agent: AgentRecord, key: ObjectKey, has_f
     for departure in state.leaving.values():
         if departure.moving.get(key) != agent.number:
             continue
+        departure.is_stuck = False
         if has_failed:
             _fail(departure, key)
             continue
@@ -96,6 +105,15 @@ def take_response(state: ClusterState, agent: AgentRecord, key: ObjectKey, has_f
 def _fail(departure: Departure, key: ObjectKey) -> None:
     departure.failed.setdefault(key, set()).add(departure.moving.pop(key))
     departure.to_do.append(key)
+    departure.is_stuck = False
+
+
+def _offer(state: ClusterState, agent: AgentRecord) -> None:
+    """An agent may take values over, from now on."""
+    if state.leaving and (agent.host.data or agent.host.store):
+        state.takers.agents[agent] = None
+        for departure in state.leaving.values():
+            departure.is_stuck = False
 
 
 def attend(state: ClusterState, out: Outgoing) -> None:
@@ -103,22 +121,17 @@ def attend(state: ClusterState, out: Outgoing) -> None:
 
     What clients need whose work is not together yet is not known: agents that have something of these stay until it is.
     """
-    targets: list[AgentRecord] | None = None
     for departure in state.leaving.values():
         agent = departure.agent
         if departure.is_over:
             continue
         for key in [key for key in departure.moving if not _is_needed(state, key)]:
             del departure.moving[key]
-        if departure.to_do:
-            targets = _targets(state) if targets is None else targets
-            _copy_some(state, out, departure, targets)
+        _copy_some(state, out, departure)
         may_have_more = state.returning.may_have_more(agent.number)
         if (_has_no_more(departure) and not may_have_more) or state.now >= departure.next_look:
             _look(state, departure)
-            if departure.to_do:
-                targets = _targets(state) if targets is None else targets
-                _copy_some(state, out, departure, targets)
+            _copy_some(state, out, departure)
         if _has_no_more(departure) and not (departure.left or may_have_more):
             departure.is_over = True
             out.send(agent.number, Drain(Wish.END.value))
@@ -146,6 +159,7 @@ def _look(state: ClusterState, departure: Departure) -> None:
     departure.to_do = [key for key in found if key not in departure.moving]
     if not departure.moving and all(key in departure.failed for key in departure.to_do):
         departure.failed.clear()  # hosts may be within reach by now
+    departure.is_stuck = False
 
 
 def _only_at(state: ClusterState, key: ObjectKey, number: int) -> bool:
@@ -154,35 +168,53 @@ def _only_at(state: ClusterState, key: ObjectKey, number: int) -> bool:
     return number in state.clients[key[0]].values.objects[key[1]].copies
 
 
-def _targets(state: ClusterState) -> list[AgentRecord]:
+def _takers(state: ClusterState) -> dict[AgentRecord, None]:
     """Who could take values over, in turn: those that have least begin, a store without workers is the last."""
+    takers = state.takers
+    if state.now < takers.next_look:
+        return takers.agents
+    takers.next_look = state.now + LOOK_AGAIN
     agents = [agent for agent in state.agents.values() if not (agent.load.is_leaving or agent.load.is_full)]
     agents = [agent for agent in agents if agent.host.data or agent.host.store]
-    return sorted(agents, key=lambda agent: (agent.is_standalone, agent.holdings.stored_bytes))
+    agents.sort(key=lambda agent: (agent.is_standalone, agent.holdings.stored_bytes))
+    takers.agents = dict.fromkeys(agents)
+    return takers.agents
 
 
-def _copy_some(state: ClusterState, out: Outgoing, departure: Departure, targets: list[AgentRecord]) -> None:
-    waits: list[ObjectKey] = []
-    turn = 0
+def _taker_of(
+    state: ClusterState, takers: dict[AgentRecord, None], failed: Collection[int], copies: Collection[int]
+) -> AgentRecord | None:
+    """The first agent that can get an object, one with workers if there is any; mostly that is the first of all."""
+    best, best_rank = None, math.inf
+    for agent in takers:
+        if agent.number in failed or agent.load.is_leaving or agent.load.is_full:
+            continue
+        # Who could not reach it a while ago tries again if all others can't: it may have been busy for a moment.
+        rank = agent.is_standalone + 2 * (not reachability.can_get(state, agent, copies))
+        if rank < best_rank:
+            best, best_rank = agent, rank
+            if not rank:
+                break
+    return best
+
+
+def _copy_some(state: ClusterState, out: Outgoing, departure: Departure) -> None:
+    if departure.is_stuck or not departure.to_do or len(departure.moving) >= AT_ONCE:
+        return
+    takers, waits = _takers(state), list[ObjectKey]()
     while departure.to_do and len(departure.moving) < AT_ONCE:
         key = departure.to_do.pop()
         if not _is_needed(state, key):
             continue
         client = state.clients[key[0]]
         item = client.values.objects[key[1]]
-        failed = departure.failed.get(key, set())
-        left = [a for a in targets if a.number not in failed]
-        # Who could not reach it a while ago tries again if all others can't: it may have been busy for a moment.
-        able = [a for a in left if reachability.can_get(state, a, item.copies)] or left
-        workers = [a for a in able if not a.is_standalone]
-        able = workers or able
-        if not able:
+        target = _taker_of(state, takers, departure.failed.get(key, ()), item.copies)
+        if target is None:
             waits.append(key)
             if len(waits) >= AT_ONCE:
                 break  # for the others it is the same, or nearly
             continue
-        target = able[turn % len(able)]
-        turn += 1
+        takers[target] = takers.pop(target)
         departure.moving[key] = target.number
         target.holdings.keys.add(key)
         item.holders.add(target.number)
@@ -193,6 +225,7 @@ def _copy_some(state: ClusterState, out: Outgoing, departure: Departure, targets
             target.number, ObjectFetch(u32([key[0]]), u64([key[1]]), u64([item.size]), u32([len(holders)]), holders)
         )
     departure.to_do += waits
+    departure.is_stuck = bool(waits)
     if waits and not departure.moving and not departure.has_said:
         departure.has_said = True
         out.log("WARNING", _stays(departure, len(departure.to_do)))

@@ -11,7 +11,7 @@ from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster_facts import Fact
-from scaler.scheduler.state.departures import Departure
+from scaler.scheduler.state.departures import Departure, Takers
 from scaler.scheduler.state.fleet_records import FleetRecord
 from scaler.scheduler.state.monitor_records import MonitorRecord, Watching
 from scaler.scheduler.state.ready_queues import ReadyQueues
@@ -76,6 +76,8 @@ class ClusterState:
     bandwidth: float = BANDWIDTH
     #: number of an agent that is about to go -> how far it has come with that
     leaving: dict[int, Departure] = field(default_factory=dict)
+    #: who takes over what they have
+    takers: Takers = field(default_factory=Takers)
     #: numbers of the agents that have a walltime
     limited: set[int] = field(default_factory=set)
     #: (number of a monitor, name of a provider) -> what it told last of the hosts that it asks for

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from scaler.common.records import entity
+from scaler.common.records import entity, record
 from scaler.protocol.codes import Leaving
 from scaler.scheduler.state.agent_records import AgentRecord
 
 #: (number of a client, id of an object)
 ObjectKey = tuple[int, int]
+
+
+@record
+class Takers:
+    """Agents that could take over what those have that are about to go."""
+
+    #: as of the last look, and who has come since; who was asked last is the last; a dict serves as an ordered set
+    agents: dict[AgentRecord, None] = field(default_factory=dict)
+    #: when they are looked for again, if any is needed, seconds
+    next_look: float = 0.0
 
 
 @entity
@@ -26,6 +36,8 @@ class Departure:
     moving: dict[ObjectKey, int] = field(default_factory=dict)
     #: what could not be copied -> numbers of the agents that could not fetch it
     failed: dict[ObjectKey, set[int]] = field(default_factory=dict)
+    #: nobody could take over what is next: it is tried again when one has answered or come, and at the next look
+    is_stuck: bool = False
     #: when all that it has is looked at again, seconds
     next_look: float = 0.0
     #: objects that only it has, as of the last look

@@ -72,6 +72,8 @@ def quick(state: ClusterState) -> Iterator[Finding]:
             yield Finding(f"agent {number}: something was left for after the step")
     yield from _idle(state)
     yield from _wider(state)
+    if any(state.agents.get(agent.number) is not agent for agent in state.takers.agents):
+        yield Finding("an agent that is gone is to take over what others have")
     for group in state.groups.values():
         if (group in state.standing.idle) != bool(group.idle):
             yield Finding(f"agents with {set(group.capabilities)} idle, and don't count as such, or the reverse")
