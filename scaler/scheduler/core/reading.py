@@ -127,9 +127,8 @@ def _target(state: ClusterState, client: ClientRecord, copies: Collection[int]) 
     standalone = state.agents.get(state.standalone.number)
     if client.reads.uses_standalone:
         return standalone
-    near = store_choice.stores_on_host(state, client.boot_id)
-    near.sort(key=lambda agent: (agent.number not in copies, agent.is_standalone))
-    return near[0] if near else standalone
+    near = state.roots.stores_on_host(client.boot_id)
+    return min(near, key=lambda agent: (agent.number not in copies, agent.is_standalone), default=standalone)
 
 
 def _refuse(out: Outgoing, client: ClientRecord, value: int, reason: str) -> None:

@@ -11,14 +11,9 @@ from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
 
-def stores_on_host(state: ClusterState, boot_id: str) -> list[AgentRecord]:
-    """The agents with a store on this host."""
-    return [agent for agent in state.agents.values() if agent.host.store and agent.host.boot_id == boot_id]
-
-
 def request(state: ClusterState, out: Outgoing, client: ClientRecord, standalone: bool) -> None:
     """A client looks for a store: directories on its own host, or the standalone store."""
-    found = stores_on_host(state, client.boot_id)
+    found = state.roots.stores_on_host(client.boot_id)
     client.reads.wants_local = all(agent.is_standalone for agent in found)
     client.reads.uses_standalone = standalone or not found
     if not client.reads.uses_standalone:

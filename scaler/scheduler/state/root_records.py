@@ -51,8 +51,8 @@ class Roots:
     awaited: dict[int, AwaitedRoot] = field(default_factory=dict)
     #: the last ones of those that don't come any more, in order
     past: dict[int, Fate] = field(default_factory=dict)
-    #: where agents that are here have their stores, boot ids and directories, and how many of them
-    stores: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: boot id -> directory of a store -> the agents that are here and have theirs there; a dict as an ordered set
+    stores: dict[str, dict[str, dict[AgentRecord, None]]] = field(default_factory=dict)
 
     @property
     def first_deadline(self) -> float:
@@ -88,18 +88,26 @@ class Roots:
     # ---- agents ------------------------------------------------------------------------------------------------------
     def add_store(self, agent: AgentRecord) -> None:
         """An agent is here; without a store it tells of nobody that he is in a worker of its own."""
-        if agent.host.store:
-            place = agent.host.boot_id, agent.host.store
-            self.stores[place] = self.stores.get(place, 0) + 1
+        host = agent.host
+        if host.store:
+            self.stores.setdefault(host.boot_id, {}).setdefault(host.store, {})[agent] = None
 
     def remove_store(self, agent: AgentRecord) -> None:
         """An agent is gone."""
-        if agent.host.store:
-            place = agent.host.boot_id, agent.host.store
-            self.stores[place] -= 1
-            if not self.stores[place]:
-                del self.stores[place]
+        host = agent.host
+        if not host.store:
+            return
+        here = self.stores[host.boot_id]
+        del here[host.store][agent]
+        if not here[host.store]:
+            del here[host.store]
+        if not here:
+            del self.stores[host.boot_id]
+
+    def stores_on_host(self, boot_id: str) -> list[AgentRecord]:
+        """The agents with a store on this host."""
+        return [agent for agents in self.stores.get(boot_id, {}).values() for agent in agents]
 
     def has_agent_of(self, client: ClientRecord) -> bool:
         """A client is in a worker of an agent that is here."""
-        return (client.boot_id, client.store) in self.stores
+        return client.store in self.stores.get(client.boot_id, ())

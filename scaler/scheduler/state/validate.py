@@ -290,7 +290,10 @@ def _known_roots(state: ClusterState) -> Iterator[Finding]:
     here = [(root, number) for root, numbers in roots.here.items() for number in numbers]
     if sorted(here) != sorted((client.root, number) for number, client in state.clients.items()):
         yield Finding("the clients that are here are others than those that are roots")
-    stores = Counter((each.host.boot_id, each.host.store) for each in state.agents.values() if each.host.store)
+    stores: dict[str, dict[str, dict[AgentRecord, None]]] = {}
+    for agent in state.agents.values():
+        if agent.host.store:
+            stores.setdefault(agent.host.boot_id, {}).setdefault(agent.host.store, {})[agent] = None
     if roots.stores != stores:
         yield Finding("the stores of agents are not those of the agents that are here")
     for root, by_client in roots.batches.items():
