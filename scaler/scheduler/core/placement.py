@@ -18,7 +18,7 @@ it gets them, or it could never go.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from math import frexp
 from typing import NamedTuple
@@ -169,7 +169,7 @@ def choose_for_all(state: ClusterState, batch: Batch) -> AgentRecord | None:
 
 
 def choose(
-    state: ClusterState, batch: Batch, numbers: Sequence[int], moved: int = 0, even_if_full: bool = False
+    state: ClusterState, batch: Batch, numbers: Iterable[int], moved: int = 0, even_if_full: bool = False
 ) -> AgentRecord | None:
     """The first of these agents that may run a row, however busy it is; None if none may.
 

@@ -7,7 +7,8 @@ It never goes back into the common queue as long as an agent has something of wh
 rows from there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from scaler.scheduler.core import placement
 from scaler.scheduler.core.moves import Hold, Move, Place, Queue
@@ -88,19 +89,34 @@ def settle(
     return Hold(batch, row, beyond, cause)
 
 
-def choose_other(
-    state: ClusterState, client: ClientRecord, batch: Batch, row: int, agent: AgentRecord
-) -> AgentRecord | None:
-    """An agent for a row that this one can never run, as none of those that have said so before; None if there is none.
+def choose_others(
+    state: ClusterState, client: ClientRecord, batch: Batch, rows: Iterable[int], agent: AgentRecord
+) -> Iterator[tuple[int, AgentRecord | None]]:
+    """Each of these rows, which this agent can never run, with another one; None if there is none.
 
-    Those that have something of what the row needs come first.
+    It is none of those that have said so of the row before; those that have something of what it needs come first.
+    For rows that are alike it is looked for once.
     """
-    refused = attempts_of(batch).refused.setdefault(row, set())
-    refused.add(agent.number)
+    refusals = attempts_of(batch).refused
+    zones = batch.lineage.required_zones if batch.lineage is not None else {}
+    found: dict[tuple[object, ...], AgentRecord | None] = {}
+    for row in rows:
+        refused = refusals.setdefault(row, set())
+        refused.add(agent.number)
+        kind = frozenset(refused), zones.get(row), batch.needs[row] if batch.needs is not None else ()
+        if kind not in found:
+            found[kind] = _choose_other(state, client, batch, row, refused)
+        yield row, found[kind]
+
+
+def _choose_other(
+    state: ClusterState, client: ClientRecord, batch: Batch, row: int, refused: set[int]
+) -> AgentRecord | None:
+    """The first agent that will do: the others are not looked at."""
     values = _stored_needs(client, batch, row)
     homes = _homes(state, client, batch, row, values)
-    others = [number for number in dict.fromkeys([*homes, *state.agents]) if number not in refused]
-    within = [number for number in others if not _unreachable(state, client, state.agents[number], values)]
+    others = (number for number in chain(homes, state.agents) if number not in refused)
+    within = (number for number in others if not _unreachable(state, client, state.agents[number], values))
     return placement.choose(state, batch, within, even_if_full=True)
 
 
@@ -109,12 +125,12 @@ def choose_in_zone(state: ClusterState, batch: Batch, number: int) -> AgentRecor
     target = state.agents.get(number)
     if target is None:
         return None
-    zone = [
+    zone = (
         other.number
         for other in state.agents.values()
         if other.number != number and other.number not in target.unreachable and number not in other.unreachable
-    ]
-    return placement.choose(state, batch, [number, *zone])
+    )
+    return placement.choose(state, batch, chain((number,), zone))
 
 
 def _homes(state: ClusterState, client: ClientRecord, batch: Batch, row: int, values: list[int]) -> list[int]:

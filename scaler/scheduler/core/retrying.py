@@ -107,17 +107,20 @@ def return_for_want(
 
 
 def return_refused(
-    state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, row: int, why: str, unfit: bool
+    state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, lo: int, hi: int, why: str, unfit: bool
 ) -> list[Move]:
-    """A row comes back from an agent that can never run it, or any if that is `unfit`: another one may."""
-    if batch.lacks(row):
-        return [Hold(batch, row, [], Cause.OUT_OF_REACH)]
-    target = reachability.choose_other(state, state.clients[batch.client], batch, row, agent)
-    if target is not None:
-        return [Place(batch, row, row + 1, target, Cause.OUT_OF_REACH)]
-    words = no_worker_starts if unfit else refused
-    record = words(batch.function.name, batch.id + row, agent.name, why).encode()
-    return finishing.finish(state, out, batch, finishing.error_span(batch, row, record), None)
+    """Rows come back from an agent that can never run them, or any if that is `unfit`: another one may."""
+    client, words = state.clients[batch.client], no_worker_starts if unfit else refused
+    lacking = [row for row in range(lo, hi) if batch.lacks(row)]
+    others = [row for row in range(lo, hi) if not batch.lacks(row)]
+    moves: list[Move] = [Hold(batch, row, [], Cause.OUT_OF_REACH) for row in lacking]
+    for row, target in reachability.choose_others(state, client, batch, others, agent):
+        if target is not None:
+            moves.append(Place(batch, row, row + 1, target, Cause.OUT_OF_REACH))
+            continue
+        record = words(batch.function.name, batch.id + row, agent.name, why).encode()
+        moves += finishing.finish(state, out, batch, finishing.error_span(batch, row, record), None)
+    return moves
 
 
 def give_back(batch: Batch, lo: int, hi: int, cause: Cause) -> list[Move]:

@@ -102,11 +102,7 @@ def take_missing(
     """
     if message.refusal:
         for _, batch, lo, hi in withdrawing.spans_at(state, agent, message.rows):
-            yield [
-                move
-                for row in range(lo, hi)
-                for move in retrying.return_refused(state, out, agent, batch, row, message.refusal, message.unfit)
-            ]
+            yield retrying.return_refused(state, out, agent, batch, lo, hi, message.refusal, message.unfit)
         return
     news = False
     for number, object_id in message.objects:
