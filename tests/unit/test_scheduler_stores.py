@@ -238,6 +238,22 @@ def test_only_the_agent_that_was_asked_says_where_an_object_can_be_read(two: Any
     assert (answer.outcomes.tolist(), answer.agent) == ([0], first)
 
 
+def test_a_read_goes_on_when_the_agent_is_lost_that_it_goes_by_though_that_has_only_told_of_a_copy(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, task(10, 1))
+    fake.report(first, client, result(10, 0, 1, STORED))
+    fake.say(second, stored(second, 10, client=client))
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    for agent in (first, second):
+        assert fake.heard(agent, ObjectFetch)
+        assert not list(thorough(fake.core.state))
+        fake.lose(agent)
+    third = fake.agent(1)
+    assert fake.placed(third) == [(10, 0, 1)], "it is made again"
+    fake.report(third, client, result(10, 0, 1, STORED))
+    assert fake.heard(third, ObjectFetch)
+
+
 def steps_of_a_read(others: int) -> int:
     """Steps of the interpreter when a client reads a value while there are agents on so many other hosts."""
     fake = FakeScheduler(1)

@@ -170,6 +170,7 @@ class Outgoing:
     def note_results(self, client: ClientRecord, agent: AgentRecord) -> None:
         """An agent has told of a client's rows; what follows from it is in this step."""
         if agent.number != LOCAL_AGENT:
+            agent.clients[client.number] = None
             settling.count_results(client, agent.number)
             self._heard_of[client] = None
 
@@ -181,6 +182,7 @@ class Outgoing:
         if agent.number in client.agents:
             return
         client.agents.add(agent.number)
+        agent.clients[client.number] = None
         if agent.number != LOCAL_AGENT:
             self.effects.append(Send(agent.number, ClientIntroduction(client.number, client.session)))
             if not agent.is_standalone:

@@ -91,7 +91,7 @@ def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: s
     draining.lose_agent(state, agent)
     state.limited.discard(agent.number)
     returning.lose_agent(state, agent)
-    for client in state.clients.values():
+    for client in known_to(state, agent):
         settling.forget_agent(client, agent.number)
         if agent.number in client.agents:
             client.agents.discard(agent.number)
@@ -102,12 +102,17 @@ def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: s
     return retrying.lose_agent(state, agent, reason, retries_on_loss, is_announced=is_leaving)
 
 
+def known_to(state: ClusterState, agent: AgentRecord) -> list[ClientRecord]:
+    """The clients that an agent may have something of, or has told of: there may be many others."""
+    return [state.clients[number] for number in agent.clients if number in state.clients]
+
+
 def settle_lost_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, read_tries: int) -> list[Move]:
     """The rows of a lost agent have gone elsewhere: what it was asked for, and by way of whom values are read now."""
     store_choice.lose_agent(state, agent)
     if state.queues:
         _name_stranded(state, out)
-    moves = reading.read_by_way_of(state, out, agent.number, read_tries)
+    moves = reading.read_by_way_of(state, out, agent, known_to(state, agent), read_tries)
     return moves + withdrawing.answer_for(state, out, agent, agent.withdrawals)
 
 
@@ -174,6 +179,9 @@ def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason
         state.ended.failed += function.failed
         state.ended.cancelled += function.cancelled
         state.ended.claimed += function.claimed
+    for number in client.agents:
+        if number in state.agents:
+            state.agents[number].clients.pop(client.number, None)
     del state.clients[client.number]
     del out.sent[client.number]
     state.standalone.waiting.pop(client.number, None)

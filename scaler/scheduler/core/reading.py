@@ -42,11 +42,11 @@ def read(state: ClusterState, out: Outgoing, client: ClientRecord, value: int, t
         store_choice.request(state, out, client, True)
         return []
     reads.under_way[value] = target.number
+    out.meet(client, target)
     key = (client.number, value)
     if key not in target.holdings.keys:
         target.holdings.keys.add(key)
         item.holders.add(target.number)
-        out.meet(client, target)
     out.introduce(state, target, item.copies)
     named = set(item.copies) - {target.number}
     reads.named[value] = named
@@ -61,11 +61,13 @@ def read_again(state: ClusterState, out: Outgoing, client: ClientRecord, value: 
     return read(state, out, client, value, tries) if value in client.reads.under_way else []
 
 
-def read_by_way_of(state: ClusterState, out: Outgoing, number: int, tries: int) -> list[Move]:
-    """An agent is gone: what clients wanted to read by way of it is looked for again."""
+def read_by_way_of(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, clients: list[ClientRecord], tries: int
+) -> list[Move]:
+    """An agent is gone: what these clients wanted to read by way of it is looked for again."""
     moves: list[Move] = []
-    for client in state.clients.values():
-        for value in [value for value, target in client.reads.under_way.items() if target == number]:
+    for client in clients:
+        for value in [value for value, target in client.reads.under_way.items() if target == agent.number]:
             moves += read(state, out, client, value, tries)
     return moves
 

@@ -132,6 +132,8 @@ class AgentRecord:
     unsent: dict[Batch, list[tuple[int, int]]] = field(default_factory=dict)
     #: by client, in order: what one has asked for is no matter of the others'
     withdrawals: dict[int, dict[Withdrawal, None]] = field(default_factory=dict)
+    #: numbers of the clients that it may have something of, or has told of; a dict serves as an ordered set
+    clients: dict[int, None] = field(default_factory=dict)
     #: number of a client -> how many messages of results have reached it; to be told to the agent
     settled: dict[int, int] = field(default_factory=dict)
     #: (client, batch) of batches that are over, to be told to it

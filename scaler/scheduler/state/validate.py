@@ -318,6 +318,10 @@ def _holders(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
         for copy in item.copies:
             if copy not in item.holders:
                 yield Finding(f"agent {copy} has {object_id} and is not among its holders", object_id)
+    told = client.agents | client.settling.results.keys() | {*client.reads.under_way.values()}
+    for agent_number in told & state.agents.keys():
+        if number not in state.agents[agent_number].clients:
+            yield Finding(f"agent {agent_number} does not count as having something of client {number}")
     for agent in state.agents.values():
         for owner, object_id in agent.holdings.keys:
             item_held = client.values.objects.get(object_id) if owner == number else None
