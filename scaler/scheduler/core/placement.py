@@ -230,8 +230,7 @@ def forget_unasked(state: ClusterState) -> None:
     state.matching = {demand: groups for demand, groups in state.matching.items() if demand in asked}
     slots = {demand[1] for demand in asked}.union(*[agent.load.wide for agent in state.agents.values()])
     for group in state.groups.values():
-        if group.wider:
-            group.wider = {width: wider for width, wider in group.wider.items() if width in slots}
+        group.forget_wider(slots)
 
 
 def _those_in(some: dict[AgentGroup, None], demand: Demand, groups: list[AgentGroup]) -> list[AgentGroup]:

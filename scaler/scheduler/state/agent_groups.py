@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import field
 
 from scaler.common.records import entity
@@ -71,6 +72,11 @@ class AgentGroup:
                     wider.sort(agent)
             self.wider = dict(sorted([*self.wider.items(), (slots, wider)]))
         return wider
+
+    def forget_wider(self, needed: Container[int]) -> None:
+        """Let go of the wider groups but for rows that take so many slots."""
+        for width in [width for width in self.wider if width not in needed]:
+            self.wider.pop(width).standing = Standing()  # it refers to the group, which would wait for the collector
 
     def add(self, agent: AgentRecord) -> None:
         """An agent with these capabilities is there."""

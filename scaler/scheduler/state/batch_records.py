@@ -236,6 +236,8 @@ def not_ended(rows: list[Row] | tuple[Row, ...]) -> list[Row]:
 
     They still wait; or agents have them since before this scheduler, and know already what they need.
     """
+    if not rows:
+        return []
     left = [(batch, row) for batch, row in rows if batch.place[row] != DONE]
     if len(left) < len(rows):
         for batch, row in rows:
