@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -32,7 +33,7 @@ from scaler.config import AgentConfig, SchedulerConfig, from_checked_values
 from scaler.protocol.codes import STDOUT, Role
 from scaler.protocol.hello import hello_of
 from scaler.scheduler.composition import LOCAL_AGENT
-from scaler.scheduler.server import open_server
+from scaler.scheduler.server import Server, open_server
 from scaler.serialize.versions import packages
 from scaler.transport import Address, Security, exposure, load_or_create
 
@@ -70,12 +71,12 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         exposed = exposure(security, Address.parse(config.address), is_said=False)
         if exposed is not None:
             logging.getLogger(__name__).warning("%s", exposed)
-        server = open_server(config, security)
         limits = replace(limits_of(agent_config), message=config.max_message_bytes)
-        store = HostStore(limits.objects_soft, agent_config.spill_directory, agent_config.store_port)
-        store.open(security, server.address, on_its_host=True)
+        server = open_server(config, security)
+        store = _open_store(server, agent_config, limits.objects_soft, security)
     except Exception as error:
-        program.sendall(json.dumps({"error": words_of(error), "kind": type(error).__name__}).encode() + b"\n")
+        with contextlib.suppress(OSError):  # the program is gone
+            program.sendall(json.dumps({"error": words_of(error), "kind": type(error).__name__}).encode() + b"\n")
         return
     context = {
         "address": server.address.for_client().url, "security": security.to_env(),
@@ -91,6 +92,17 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
     server.host_agent(LocalAgentShell(shell), hello, LATER)
     with told_in_log("the local cluster"):
         server.serve(program)
+
+
+def _open_store(server: Server, config: AgentConfig, limit: int, security: Security) -> HostStore:
+    """The store of this host, for `limit` bytes in memory. If there can be none the server is closed."""
+    with contextlib.ExitStack() as opened:
+        opened.callback(server.close)
+        store = HostStore(limit, config.spill_directory, config.store_port)
+        opened.callback(store.close)
+        store.open(security, server.address, on_its_host=True)
+        opened.pop_all()
+    return store
 
 
 def set_up_log(level: str, paths: Sequence[str] = (), config_file: str | None = None) -> None:

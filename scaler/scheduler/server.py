@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -225,20 +226,25 @@ class Server:
         return None if self._monitor_listener is None else self._monitor_listener.address
 
     def serve(self, program: socket.socket) -> None:
-        """Tell a program at the other end of this socket where it listens, and serve until that closes it."""
+        """Tell a program at the other end of this socket where it listens, and serve until that closes it.
+
+        One that is gone already has closed it.
+        """
         self.loop.watch_with(program.fileno(), self.loop.stop)
         self.loop.on_signal(signal.SIGINT, lambda: None)
         monitor = self.monitor_address or self.address.for_client()
-        program.sendall(json.dumps({"address": self.address.url, "monitor": monitor.url}).encode() + b"\n")
+        with contextlib.suppress(OSError):  # of a program that is gone; the loop sees that it is
+            program.sendall(json.dumps({"address": self.address.url, "monitor": monitor.url}).encode() + b"\n")
         collect_rarely()
         self.run()
 
     def run(self, ending: Ending | None = None) -> None:
         """Serve until stopped."""
         self.loop.soon()
-        self.loop.run(self._close, ending)
+        self.loop.run(self.close, ending)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Remove and close what it has opened, as `run` does in the end. Blocks for a moment."""
         self._standalone_store.stop()
         if self._missing is not None:
             self._missing.close()

@@ -2,8 +2,11 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
+from support.ports import fresh_address
+from support.waiting import until
 
 LOCAL = """
     import os, signal, sys, time
@@ -74,6 +77,50 @@ def test_a_script_that_has_no_time_to_clean_up_leaves_nothing_either(scripts, tr
     script = start(scripts, f"    {way}\n")
     assert script.ends(2.0) in (5, -signal.SIGKILL, -signal.SIGTERM)
     traces.check(2.0)
+
+
+def door_of(address):
+    """Where monitors of a cluster at this address connect. `traces.check` removes it if nobody listens."""
+    return Path("/tmp", address.removeprefix("tcp://").replace(":", "_") + "_monitor")
+
+
+@pytest.mark.parametrize("options", ["{}", "{'spill_directory': '/proc/nowhere'}"], ids=["good", "bad"])
+def test_a_script_that_is_killed_while_its_cluster_starts_leaves_nothing_and_nothing_is_said(scripts, traces, options):
+    address = fresh_address()
+    script = scripts.start(
+        f"""
+        import json, os, signal
+        from scaler import SchedulerClusterCombo
+
+        def ask(self, options):
+            self._socket.sendall(json.dumps(options).encode() + b"\\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        SchedulerClusterCombo._ask = ask
+        SchedulerClusterCombo({address!r}, 1, **{options})
+        """
+    )
+    assert script.ends(20.0) == -signal.SIGKILL
+    until(lambda: not traces.marked(), "the cluster to end")
+    assert not door_of(address).exists()
+    traces.check()
+    assert script.text == ""
+
+
+def test_a_cluster_that_can_not_be_started_leaves_nothing(scripts, traces):
+    address = fresh_address()
+    said = scripts.run(
+        f"""
+        import scaler
+
+        try:
+            scaler.SchedulerClusterCombo({address!r}, 1, spill_directory="/proc/nowhere")
+        except scaler.ScalerError as error:
+            print(error)
+        """
+    )
+    assert "spill_directory cannot be written" in said
+    assert not door_of(address).exists()
 
 
 def test_ctrl_c_ends_a_script_with_keyboard_interrupt_alone(scripts, traces):
