@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: seconds that a cluster may take to start
 START_TIMEOUT = 30.0
-#: seconds that a process which has closed its connection may take to end
+#: seconds that a process may take to end whose connection is closed, before it is killed
 ENDING = 1.0
 #: seconds that a cluster may take to end before it is killed
 STOP_TIMEOUT = 5.0
@@ -220,7 +220,7 @@ class SchedulerClusterCombo:
         except OSError:  # it has ended
             line = b""
         if not line:
-            code = self._end_process(ENDING)
+            code = self._end_process()
             raise ConnectionFailed(
                 f"the local cluster's process did not start (exit code {code}); its errors are on standard error"
             )
@@ -230,10 +230,10 @@ class SchedulerClusterCombo:
             raise kind(answer["error"])
         return dict(answer)
 
-    def _end_process(self, patience: float = 0.0) -> int:
-        """Kill the process, unless it ends within so many seconds; its exit code."""
+    def _end_process(self) -> int:
+        """Have the process end; its exit code. It is killed if it does not end by itself, which removes its files."""
         self._socket.close()
-        await_end(self._process, patience)
+        await_end(self._process, ENDING)
         return self._process.wait()
 
     @property

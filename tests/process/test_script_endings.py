@@ -107,6 +107,30 @@ def test_a_script_that_is_killed_while_its_cluster_starts_leaves_nothing_and_not
     assert script.text == ""
 
 
+def test_ctrl_c_in_the_moment_in_which_a_cluster_has_started_leaves_nothing(scripts, traces):
+    address = fresh_address()
+    script = scripts.start(
+        f"""
+        import json, os, signal, socket
+        from scaler import SchedulerClusterCombo
+
+        def ask(self, options):
+            self._socket.sendall(json.dumps(options).encode() + b"\\n")
+            self._socket.recv(1, socket.MSG_PEEK)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        SchedulerClusterCombo._ask = ask
+        try:
+            SchedulerClusterCombo({address!r}, 1)
+        except KeyboardInterrupt:
+            print("interrupted")
+        """
+    )
+    assert script.ends(20.0) == 0
+    assert script.text == "interrupted\n"
+    assert not door_of(address).exists()
+
+
 def test_a_cluster_that_can_not_be_started_leaves_nothing(scripts, traces):
     address = fresh_address()
     said = scripts.run(
