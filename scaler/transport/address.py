@@ -95,10 +95,11 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """True if only programs of this machine can use the address."""
-        return self.host == "localhost" or self.host == "::1" or (self.host.startswith("127.") and self._is_numeric)
+        return self.host == "localhost" or self.host == "::1" or (self.host.startswith("127.") and self.is_numeric)
 
     @property
-    def _is_numeric(self) -> bool:
+    def is_numeric(self) -> bool:
+        """Its host is a numeric one."""
         return _canonical(self.host) is not None
 
     def with_port(self, port: int) -> Address:

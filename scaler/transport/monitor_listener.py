@@ -3,14 +3,18 @@
 The file is 0600, and both ends ask the kernel for the user id of the other, as with any local socket. It is where
 people look for it, in /tmp, unless others could put something else in its place there: then it is where only its user
 can write.
+
+Of a scheduler that was killed the file stays. The next one of its user removes it, whatever its address.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import stat
+import time
 from collections.abc import Sequence
 
 from scaler import defaults
@@ -30,6 +34,10 @@ logger = logging.getLogger(__name__)
 _LONGEST = 107
 #: numbers of connections begin here: no other listener of the process has so many
 FIRST_PEER = 1 << 32
+#: what the usual name of a file ends with
+_END = "_monitor"
+#: seconds after which who has made a file listens there, or is dead
+_BEGINNING = 2.0
 
 
 @frozen
@@ -161,7 +169,8 @@ def open_monitor_listener(
             raise
         except OSError as error:
             raise AddressError(f"monitor address {wanted} can't be used: {error.strerror}") from None
-    name, trouble = f"{address.host}_{address.port}_monitor", f"{directory} is not safe"
+    _remove_dead(directory)
+    name, trouble = f"{address.host}_{address.port}{_END}", f"{directory} is not safe"
     for place in (directory, private_directory()):
         if place is None or not _is_safe(place):
             continue
@@ -217,15 +226,56 @@ def _remove_stale(address: SocketFile) -> None:
         status = os.lstat(address.path)
     except OSError:
         return
-    if status.st_uid != os.geteuid() or not stat.S_ISSOCK(status.st_mode):
+    if not _is_own_socket(status):
         raise AddressInUse(f"{address} can't be used: something else is there")
+    if not _is_refused(address.path):
+        raise AddressInUse(f"another scheduler of yours has its monitors at {address}")
+    os.unlink(address.path)
+
+
+def _remove_dead(directory: str) -> None:
+    """Remove the sockets of this user's schedulers that were killed, at whatever address. Never raises nor blocks.
+
+    They have to be of this machine: in a home the file of another one's scheduler would look like that of a dead one.
+    """
+    if not _is_safe(directory):
+        return
+    with contextlib.suppress(OSError):
+        for name in filter(_is_usual, os.listdir(directory)):
+            path = os.path.join(directory, name)
+            with contextlib.suppress(OSError):  # somebody else has removed it
+                status = os.lstat(path)
+                has_begun = time.time() - status.st_mtime > _BEGINNING
+                if has_begun and _is_own_socket(status) and _is_refused(path):
+                    os.unlink(path)
+
+
+def _is_usual(name: str) -> bool:
+    """It is the usual name of the file of a scheduler that listens at a numeric address.
+
+    >>> _is_usual("127.0.0.1_2345_monitor"), _is_usual("::1_2345_monitor")
+    (True, True)
+    >>> _is_usual("disk_1_monitor"), _is_usual("127.0.0.1_x_monitor"), _is_usual("127.0.0.1_2345_monitor.old")
+    (False, False, False)
+    """
+    if not name.endswith(_END):
+        return False
+    host, _, port = name.removesuffix(_END).rpartition("_")
+    return port.isdecimal() and Address(host, 0).is_numeric
+
+
+def _is_own_socket(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and stat.S_ISSOCK(status.st_mode)
+
+
+def _is_refused(path: str) -> bool:
+    """Nobody listens at this socket. Does not block."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
-            probe.connect(address.path)
+            probe.connect(path)
         except ConnectionRefusedError:
-            os.unlink(address.path)
-            return
-        except OSError:
+            return True
+        except OSError:  # one that has too many to accept, say
             pass
-    raise AddressInUse(f"another scheduler of yours has its monitors at {address}")
+    return False

@@ -5,6 +5,7 @@ import select
 import socket
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,14 @@ def listeners() -> Iterator[list[MonitorListener]]:
     yield opened
     for listener in opened:
         listener.close(0)
+
+
+def listener_at(listeners: list[MonitorListener], directory: Path, port: int) -> Path:
+    """The file of a scheduler that listens at this port."""
+    listener = open_monitor_listener(None, Address("127.0.0.1", port), directory=str(directory))
+    assert listener is not None
+    listeners.append(listener)
+    return Path(listener.address.path)
 
 
 def opened(listeners: list[MonitorListener], named: str | None, directory: Path) -> MonitorListener:
@@ -73,6 +82,62 @@ def test_the_socket_of_a_scheduler_that_was_killed_is_taken_over(
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(file))
     assert opened(listeners, None, tmp_path).address.path == str(file)
+
+
+def left(file: Path, age: float = 60.0) -> Path:
+    """The socket of somebody who was killed, which was made so many seconds ago."""
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(file))
+    os.utime(file, (time.time() - age, time.time() - age))
+    return file
+
+
+def test_the_sockets_of_schedulers_that_were_killed_go_when_another_one_begins(
+    listeners: list[MonitorListener], tmp_path: Path
+) -> None:
+    left(tmp_path / "127.0.0.1_40001_monitor")
+    left(tmp_path / "::1_40001_monitor")
+    opened(listeners, None, tmp_path)
+    assert os.listdir(tmp_path) == ["127.0.0.1_2345_monitor"]
+
+
+def test_what_is_no_dead_schedulers_stays(listeners: list[MonitorListener], tmp_path: Path) -> None:
+    alive = listener_at(listeners, tmp_path, 40002)
+    os.utime(alive, (0, 0))
+    stay = {alive, left(tmp_path / "127.0.0.1_40003_monitor", age=0.0), left(tmp_path / "disk_1_monitor")}
+    datagrams = tmp_path / "127.0.0.1_40004_monitor"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(datagrams))
+        os.utime(datagrams, (0, 0))
+        (file := tmp_path / "127.0.0.1_40005_monitor").write_text("not ours")
+        os.utime(file, (0, 0))
+        opened(listeners, None, tmp_path)
+    assert stay | {datagrams, file} < set(tmp_path.iterdir())
+
+
+def test_the_socket_of_another_user_who_is_gone_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = left(tmp_path / "127.0.0.1_40001_monitor")
+    if os.geteuid():
+        pytest.skip("only root can give a file to somebody else")
+    os.chown(dead, 12345, 12345)
+    listener = open_monitor_listener(None, ADDRESS, directory=str(tmp_path))
+    assert listener is not None
+    listener.close(0)
+    assert dead.exists()
+
+
+def test_a_living_one_that_is_looked_at_has_nothing_to_say_of_it(
+    listeners: list[MonitorListener], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    alive = listener_at(listeners, tmp_path, 40002)
+    os.utime(alive, (0, 0))
+    opened(listeners, None, tmp_path)
+    first = listeners[0]
+    while not first.closed():
+        assert select.select([first.fileno()], [], [], 20)[0]
+        assert first.receive() == []
+    assert first.tend(time.monotonic()) is None
+    assert caplog.text == ""
 
 
 def test_a_listener_that_was_replaced_leaves_the_other_ones_file(
