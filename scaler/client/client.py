@@ -317,8 +317,9 @@ class Client:
     def cancel(self, futures: Iterable[Future] | Future, force: bool = False) -> int:
         """Cancel many futures in one exchange; how many of them are cancelled. Blocks until the scheduler has answered.
 
-        Tasks that run are cancelled only with `force`, by ending their workers; fresh ones take their place. Raises
-        `ClientClosed`, and ValueError for a future of another client.
+        Tasks that run are cancelled only with `force`, by ending their workers; fresh ones take their place. Without an
+        answer it gives up when `Future.cancel` does, and more of them may yet be cancelled. Raises `ClientClosed`, and
+        ValueError for a future of another client.
         """
         return self._parts.owner.cancel([futures] if isinstance(futures, Future) else futures, force)
 

@@ -73,7 +73,7 @@ class FutureOwner(Protocol):
         """A value in an object that nobody else has; `body`: as it came, if it did."""
 
     def cancel(self, futures: Iterable[Future], force: bool) -> int:
-        """Take tasks back; how many of these are cancelled. Blocks until the scheduler has answered."""
+        """Take tasks back; how many of these are cancelled. Blocks until the scheduler has answered, for seconds."""
 
 
 class StoredValue(Protocol):
@@ -320,7 +320,8 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     def cancel(self, force: bool = False) -> bool:
         """Take the task back; False if it runs or has ended. With `force` a running one is ended with its worker.
 
-        Blocks until the scheduler has answered, which takes about a round trip and at most a few seconds.
+        Blocks until the scheduler has answered, which takes about a round trip. Without an answer for 5 seconds, 10
+        with `force`, it is False as well, and the log says so: the task may yet be cancelled.
         """
         if self._state in (CANCELLED, CANCELLED_AND_NOTIFIED):
             return True

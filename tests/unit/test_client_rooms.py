@@ -209,6 +209,27 @@ def test_a_cancellation_that_is_over_costs_later_results_nothing(error: type[Bas
     assert cancellations.waits == []
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_cancellation_that_is_not_answered_says_that_its_tasks_may_yet_be_cancelled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, force: bool
+) -> None:
+    monkeypatch.setattr("scaler.client.waiting.cancellations.ANSWER_TIMEOUT", 0.01)
+    futures, cancellations = [Future(Mock()) for _ in range(3)], Cancellations(Mock())
+    cancellations.cancel(futures, force, lambda event: cancellations.answer(futures[:1]))
+    (said,) = caplog.messages
+    assert f"did not answer within {0.02 if force else 0.01} s: 2 tasks may yet be cancelled" in said
+
+
+def test_one_that_is_answered_or_was_interrupted_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("scaler.client.waiting.cancellations.INTERRUPTED_TIMEOUT", 0.01)
+    future, cancellations = Future(Mock()), Cancellations(Mock())
+    cancellations.cancel([future], False, lambda event: cancellations.answer([future]))
+    cancellations.abandon([future])
+    assert caplog.messages == []
+
+
 def test_nor_does_one_that_a_signal_ended_where_it_was_over() -> None:
     """Each stayed, and cost each result that came afterwards."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
@@ -13,6 +14,8 @@ from scaler.client.future import Future
 from scaler.client.io.driver import SessionDriver
 from scaler.common.gate import Gate
 from scaler.common.interrupts import ends_event_loop
+
+_log = logging.getLogger("scaler.client")
 
 #: seconds that a cancellation waits for its answers; twice as long if workers are to be ended
 ANSWER_TIMEOUT = 5.0
@@ -53,15 +56,20 @@ class Cancellations:
     def cancel(self, futures: Iterable[Future], force: bool, tell: Callable[[ev.Event], None]) -> None:
         """Take back the tasks of these futures, with `force` also those that run.
 
-        `tell` tells the session, and may carry out here what follows. Blocks until that is answered; not after Ctrl-C
-        in an event loop: asyncio cancels what is awaited one by one.
+        `tell` tells the session, and may carry out here what follows. Blocks until that is answered, and says in the
+        log if that took too long; not after Ctrl-C in an event loop: asyncio cancels what is awaited one by one.
         """
         if ends_event_loop():
             self._driver.tell(ev.Cancel(list(futures), force))
         else:
-            self._cancel(list(futures), force, 2 * ANSWER_TIMEOUT if force else ANSWER_TIMEOUT, tell)
+            patience = 2 * ANSWER_TIMEOUT if force else ANSWER_TIMEOUT
+            unanswered = self._cancel(list(futures), force, patience, tell)
+            if unanswered:
+                words = "scaler: the scheduler did not answer within %g s: %d tasks may yet be cancelled"
+                _log.warning(words, patience, unanswered)
 
-    def _cancel(self, futures: list[Future], force: bool, patience: float, tell: Callable[[ev.Event], None]) -> None:
+    def _cancel(self, futures: list[Future], force: bool, patience: float, tell: Callable[[ev.Event], None]) -> int:
+        """How many of them there was no answer for."""
         is_next = len(futures) == 1 and time.monotonic() - self._last < SOON
         self._streak = self._streak + 1 if is_next else 0
         wait = _Wait(futures)
@@ -71,6 +79,7 @@ class Cancellations:
             wait.end([future for future in wait.left.copy().values() if future.done()])
             tell(ev.Cancel(futures, force, self._streak))
             wait.is_over.wait(patience)
+            return len(wait.left)
         finally:  # each result that comes looks at all of them
             self._last = time.monotonic()
             with self._lock:

@@ -101,7 +101,7 @@ class ClientOwner:
             return value
 
     def cancel(self, futures: Iterable[Future], force: bool) -> int:
-        """Take tasks back; how many of these are cancelled. Blocks until the scheduler has answered.
+        """Take tasks back; how many of these are cancelled. Blocks until the scheduler has answered, for seconds.
 
         Raises ValueError for what belongs to another client, and what `Liveness.check` raises.
         """
