@@ -18,9 +18,14 @@ def words_of(error: BaseException) -> str:
         return f"{error}: {_of_processes()}"
     if not isinstance(error, OSError) or error.errno != errno.EMFILE:
         return str(error)
+    return f"{error}: {limit_of_descriptors()}"
+
+
+def limit_of_descriptors() -> str:
+    """How many descriptors this process may have, and how it may have more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = "" if hard == resource.RLIM_INFINITY else f" up to {hard:,}" if soft < hard else " for root"
-    return f"{error}: a process may have {soft:,} open here (RLIMIT_NOFILE); `ulimit -n` raises that{most}"
+    return f"a process may have {soft:,} open here (RLIMIT_NOFILE); `ulimit -n` raises that{most}"
 
 
 def _of_processes() -> str:

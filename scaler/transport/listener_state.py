@@ -7,7 +7,7 @@ import logging
 import math
 import resource
 
-from scaler.common.process_limits import open_descriptors, usable
+from scaler.common.process_limits import limit_of_descriptors, open_descriptors, usable
 from scaler.transport.notices import Notices
 
 #: Seconds between two looks at how many descriptors the rest of the process has.
@@ -45,14 +45,24 @@ class ListenerState:
         return gone
 
     def is_full(self, now: float) -> bool:
-        """There are as many connections as this process may have descriptors for, without what others need."""
+        """There are as many connections as this process may have descriptors for, without what others need.
+
+        The log says so.
+        """
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if most == resource.RLIM_INFINITY:
+        if most == resource.RLIM_INFINITY or self._has_room(most, now):
             return False
+        self.notices.warn(
+            "no new connections for now: %d are open, beside %d other descriptors, and %d are kept free: %s",
+            self.connections, self._others, most - usable(most), limit_of_descriptors(),
+        )  # fmt: skip
+        return True
+
+    def _has_room(self, most: int, now: float) -> bool:
         if now - self._looked >= _LOOK_SECONDS:
             try:
                 self._others = open_descriptors() - self.connections
             except OSError:  # not even one for the look
-                return True
+                return False
             self._looked = now
-        return self.connections + self._others >= usable(most)
+        return self.connections + self._others < usable(most)

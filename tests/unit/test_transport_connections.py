@@ -820,6 +820,23 @@ def test_who_comes_is_let_in_where_nobody_tells_how_many_descriptors_there_are(
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_that_there_is_no_room_is_in_the_log_once_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (40, 40))
+    monkeypatch.setattr("scaler.transport.listener_state.open_descriptors", lambda: 30)
+    state = ListenerState(1 << 20, True, logging.getLogger("test"))
+    state.connections = 12
+    assert state.is_full(1.0)
+    assert state.is_full(1.1)
+    state.connections = 11
+    assert not state.is_full(1.2)
+    assert caplog.messages == [
+        "no new connections for now: 12 are open, beside 18 other descriptors, and 10 are kept free: "
+        "a process may have 40 open here (RLIMIT_NOFILE); `ulimit -n` raises that for root"
+    ]
+
+
 @_linux
 def test_a_scheduler_that_begins_just_now_is_found_by_its_local_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the looks at the local socket and at the port: it has both by then, the local socket first."""
