@@ -16,6 +16,7 @@ from itertools import islice
 from operator import attrgetter
 
 from scaler.protocol.messages import BalanceRequest, u32, u64
+from scaler.scheduler.core import placement
 from scaler.scheduler.state.agent_groups import AgentGroup
 from scaler.scheduler.state.agent_records import AgentRecord, Load
 from scaler.scheduler.state.batch_records import AGENT, Batch
