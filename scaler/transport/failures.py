@@ -22,10 +22,24 @@ def silence(address: Address) -> ConnectionTimeout:
 
 def refusal(address: Address, security: Security) -> HandshakeRefused:
     """Somebody is there and does not want us."""
-    how = "no key (insecure)" if security.insecure else f"the key of {security.origin}"
+    nobodys = "or it is no scaler scheduler"
+    if security.insecure:
+        return HandshakeRefused(
+            f"{address.url} does not accept programs without a key, and this one has none ({security.origin}): it was "
+            f"started with keys (leave out {security.origin} here, too), {nobodys}"
+        )
+    how = f"the key of {security.origin}"
     if security.is_ephemeral:
         how = "a key that this program has made for itself, as there is no key file and none could be written"
     return HandshakeRefused(
         f"{address.url} does not accept {how}: it was started with another key (copy the key file of the user who "
-        "runs it to this host, or name it in SCALER_KEY_FILE), or it is no scaler scheduler"
+        f"runs it to this host, or name it in SCALER_KEY_FILE), {nobodys}"
+    )
+
+
+def openness(address: Address) -> HandshakeRefused:
+    """Somebody is there who has no keys, and we have one: what is said would travel in the clear."""
+    return HandshakeRefused(
+        f"{address.url} has no keys, and this program has one: it was started with --insecure (say that here, too, or "
+        "SCALER_INSECURE=1, or start it without), or it is no scaler scheduler"
     )

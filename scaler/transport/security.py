@@ -55,9 +55,9 @@ class Security:
         return Security(public, secret)
 
     @staticmethod
-    def none() -> Security:
-        """No keys: everybody who reaches the port may use it. To be asked for, never a default."""
-        return Security(b"", b"", insecure=True, origin="--insecure")
+    def none(origin: str = "--insecure") -> Security:
+        """No keys: everybody who reaches the port may use it. To be asked for, by `origin`, never a default."""
+        return Security(b"", b"", insecure=True, origin=origin)
 
     def to_env(self) -> dict[str, str]:
         """Variables that give the same security to a child process."""
@@ -70,7 +70,7 @@ class Security:
         if not text:
             return None
         if text == "insecure":
-            return Security.none()
+            return Security.none(f"{KEY_VARIABLE}=insecure")
         return _parse(text.encode("utf-8", "replace"), f"${KEY_VARIABLE}")
 
 

@@ -36,7 +36,7 @@ from scaler.common.poller import Poller, Waker, new_poller
 from scaler.common.process_limits import lack_of_descriptors
 from scaler.errors import ConnectionFailed
 from scaler.transport.address import Address
-from scaler.transport.failures import HandshakeCut, refusal, silence
+from scaler.transport.failures import HandshakeCut, openness, refusal, silence
 from scaler.transport.framing import GREETING_BYTES, check_size, size_of
 from scaler.transport.listener_state import ListenerState
 from scaler.transport.pending_peers import GRACE, PATIENCE, PendingPeers
@@ -223,6 +223,8 @@ class ZeroMQConnection:
                     raise ConnectionFailed(f"the connection to {url} could not be made")
                 if event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
                     raise HandshakeCut(f"{url} closed the connection in the handshake")
+                if value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH and not security.insecure:
+                    raise openness(self.address)
                 raise refusal(self.address, security)  # it said so, or what it said makes no sense
 
 

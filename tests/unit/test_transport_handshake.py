@@ -72,14 +72,31 @@ def test_a_proxy_with_nobody_behind_it_is_waited_for(proxy: Callable[..., Proxy]
 
 
 @pytest.mark.parametrize(
-    "other",
-    [Security.ephemeral(), Security(_SECURITY.public, Security.ephemeral().secret), Security.none()],
-    ids=["own keys", "knows the public key", "no keys"],
+    ("other", "words"),
+    [
+        (Security.ephemeral(), "was started with another key"),
+        (Security(_SECURITY.public, Security.ephemeral().secret), "was started with another key"),
+        (Security.none(), "was started with keys .leave out --insecure here, too"),
+        (Security.none("SCALER_KEY=insecure"), "was started with keys .leave out SCALER_KEY=insecure here, too"),
+    ],
+    ids=["own keys", "knows the public key", "no keys", "no keys by the environment"],
 )
-def test_another_key_is_said_in_one_line_by_way_of_a_proxy_too(proxy: Callable[..., Proxy], other: Security) -> None:
-    with pytest.raises(HandshakeRefused, match="another key") as caught:
+def test_another_key_is_said_in_one_line_by_way_of_a_proxy_too(
+    proxy: Callable[..., Proxy], other: Security, words: str
+) -> None:
+    with pytest.raises(HandshakeRefused, match=words) as caught:
         connect(proxy(None).address, other, timeout=_DEADLINE, retry=True)
     assert "\n" not in str(caught.value)
+
+
+def test_who_has_a_key_is_told_of_a_scheduler_that_has_none_what_to_say_instead_of_another_key() -> None:
+    open_to_all = Echo(Security.none())
+    try:
+        with pytest.raises(HandshakeRefused, match="it was started with --insecure .say that here, too") as caught:
+            connect(open_to_all.address, _SECURITY, timeout=_DEADLINE, shortcut=False)
+    finally:
+        open_to_all.close()
+    assert "another key" not in str(caught.value)
 
 
 def test_another_key_is_said_when_time_is_nearly_over(echo: Echo, monkeypatch: pytest.MonkeyPatch) -> None:
