@@ -552,6 +552,19 @@ class MetricsConfig:
 
 
 @frozen
+class AskingConfig:
+    """How a command reaches the scheduler that it asks or tells something. Raises `OptionError` for a bad value."""
+
+    address: Annotated[str, Option("the scheduler's, or the monitor address that its log names")]
+    _: KW_ONLY
+    key_file: KeyFile = None
+    insecure: Annotated[bool, Option("connect without keys and in the clear")] = False
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@frozen
 class ProvisionConfig:
     """How hosts are provided for a cluster. Raises `OptionError`, a ValueError, for a bad value."""
 

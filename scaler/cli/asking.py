@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from scaler.cli.parameters import config_option, parameter
+from scaler.config import AskingConfig, settings
 from scaler.errors import ScalerError
 
 if TYPE_CHECKING:
     from scaler.monitor.questions import Questions
 
-ADDRESS = click.Argument(["address"], envvar="SCALER_ADDRESS")
+_ADDRESS, *_KEYS = settings(AskingConfig)
+ADDRESS = parameter(_ADDRESS)
+#: what commands say of it
+ABOUT_ADDRESS = f"ADDRESS: {_ADDRESS.option.help}. [{_ADDRESS.env_name}]"
 JSON = click.Option(["as_json", "--json"], is_flag=True, help="lines of JSON, an object each")
-KEYS = (
-    click.Option(["--key-file"], envvar="SCALER_KEY_FILE", help="the cluster's key, if it is not your own"),
-    click.Option(["--insecure"], is_flag=True, help="connect without keys and in the clear"),
-)
+#: how to reach it: `key_file` and `insecure`, from a configuration file, too
+KEYS = (*map(parameter, _KEYS), config_option(AskingConfig))
 
 
 class Unwritable(ScalerError):
@@ -34,7 +37,7 @@ def asking_command(name: str, text: str, run: Callable[..., int], *parameters: c
     """A command; `run` is given its parameters and `as_json`, `key_file`, `insecure`, and returns the exit code."""
     return click.Command(
         name, callback=run, params=[*parameters, JSON, *KEYS], help=text, context_settings=SETTINGS,
-        epilog="ADDRESS: the scheduler's, or the monitor address that its log names. [SCALER_ADDRESS]",
+        epilog=ABOUT_ADDRESS,
     )  # fmt: skip
 
 

@@ -10,18 +10,15 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from scaler.cli.asking import unwritable
-from scaler.cli.file import FileError, read_section, user_file
+from scaler.cli.parameters import config_option, parameter, source_of
 from scaler.common import early_interrupts, first_process, standard_descriptors
 from scaler.compatibility.flags import IGNORED, TASK_TIMEOUT, TASK_TIMEOUT_ADVICE
-from scaler.compatibility.log_levels import level_name
-from scaler.config import Config, OptionError, Setting, settings
+from scaler.config import Config, OptionError, settings
 from scaler.errors import AddressError, ScalerError
 from scaler.version import __version__
 
@@ -31,28 +28,6 @@ WRONG_USE, FAILURE, INTERRUPTED = 2, 1, 130
 C = TypeVar("C", bound=Config)
 
 
-def names(value: object) -> tuple[str, ...]:
-    """A tuple of names without blanks: a list in a configuration file, separated by commas elsewhere.
-
-    As in the original an amount may stand behind each, which has no meaning.
-
-    >>> names("gpu=1, big")
-    ('gpu', 'big')
-    """
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
-        raise click.BadParameter(f"{value!r} is not a list of names.")
-    bare = [part.partition("=")[0].strip() for part in parts]
-    return tuple(name for name in bare if name)
-
-
-class _Level(click.Choice[str]):
-    """A level of the log, by our names or by others that mean one."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert(level_name(value), param, ctx)
-
-
 def with_version(command: click.Command) -> click.Command:
     """The command, which takes `--version` now."""
     return click.version_option(__version__)(command)
@@ -60,38 +35,21 @@ def with_version(command: click.Command) -> click.Command:
 
 def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], int]) -> click.Command:
     """A click command that makes a `config` and calls `run` with it; `name` is its section in a configuration file."""
-    parameters = [_parameter(setting) for setting in settings(config)]
+    parameters = [parameter(setting) for setting in settings(config)]
     parameters += [_ignored(flags, is_switch) for flags, is_switch in IGNORED.get(name, ())]
     arguments = [setting for setting in settings(config) if setting.default is MISSING]
     described = [f"{setting.name.upper()}: {setting.option.help}. [{setting.env_name}]" for setting in arguments]
-
-    def load(context: click.Context, _parameter: click.Parameter, path: str | None) -> None:
-        try:
-            context.default_map = read_section(Path(path) if path else user_file(), name, bool(path))
-        except FileError as error:
-            raise click.UsageError(str(error)) from error
 
     def collect(**values: Any) -> int:
         try:
             return run(config(**values))
         except OptionError as error:
-            source = _source_of(error.option, click.get_current_context())
+            source = source_of(error.option, click.get_current_context())
             raise click.UsageError(f"{error}{source}") from error
 
-    usual = user_file() or "none"
-    config_option = click.Option(
-        ["--config"],
-        envvar="SCALER_CONFIG",
-        show_envvar=True,
-        is_eager=True,
-        expose_value=False,
-        callback=load,
-        metavar="FILE",
-        help=f"TOML file with options for every program, and for this one under [{name}]  [default: {usual}]",
-    )
     command = click.Command(
         name,
-        params=[*parameters, config_option],
+        params=[*parameters, config_option(config, name)],
         callback=collect,
         help="\n\n".join([help_text, *described]),
         short_help=help_text,
@@ -115,7 +73,7 @@ def call(command: click.Command, program: str, arguments: Sequence[str] | None =
         context: click.Context | None = getattr(error, "ctx", None)
         where = context.command_path if context else program
         option = error.param.name if isinstance(error, click.BadParameter) and error.param else None
-        source = _source_of(option, context) if context and option else ""
+        source = source_of(option, context) if context and option else ""
         said = f"{_sentence(error.format_message())}{source}"
         return _complain(program, f"{said} ({where} -h lists the options)", WRONG_USE)
     except (click.Abort, KeyboardInterrupt):
@@ -130,47 +88,15 @@ def call(command: click.Command, program: str, arguments: Sequence[str] | None =
         return _complain(program, str(unwritable(error)), FAILURE)
 
 
-def _parameter(setting: Setting) -> click.Parameter:
-    """The flag, or the argument when there is no default, that sets one field."""
-    kind: Any = setting.kind
-    if setting.choices:
-        kind = (_Level if setting.name == "log_level" else click.Choice)(setting.choices, case_sensitive=False)
-    if setting.kind is tuple:
-        kind = names
-    if setting.default is MISSING:
-        return click.Argument([setting.name], type=kind, envvar=setting.env_name)
-    flag = f"--{setting.name.replace('_', '-')}"
-    is_switch = setting.kind is bool
-    return click.Option(
-        [setting.name, flag + (f"/--no-{flag[2:]}" if is_switch else ""), *setting.option.others],
-        type=kind,
-        default=setting.default,
-        envvar=setting.env_name,
-        show_envvar=True,
-        show_default=setting.default not in (None, ()),
-        help=setting.option.help,
-    )
-
-
 def _ignored(flags: tuple[str, ...], is_switch: bool) -> click.Parameter:
     """A flag of the original that has no meaning here."""
     advise = _advise if flags is TASK_TIMEOUT else None
-    return click.Option(list(flags), is_flag=is_switch, expose_value=False, hidden=True, callback=advise)
+    return click.Option(list(flags), is_flag=is_switch or None, expose_value=False, hidden=True, callback=advise)
 
 
 def _advise(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
     if value not in (None, "0"):
         print(TASK_TIMEOUT_ADVICE, file=sys.stderr)
-
-
-def _source_of(option: str, context: click.Context) -> str:
-    """Where a bad value came from, when that is not the command line that the user sees in front of him."""
-    source = context.get_parameter_source(option)
-    if source is ParameterSource.ENVIRONMENT:
-        return f" (from the environment: SCALER_{option.upper()})"
-    if source is ParameterSource.DEFAULT_MAP:
-        return " (from the configuration file)"
-    return ""
 
 
 def _is_echo(error: OSError) -> bool:

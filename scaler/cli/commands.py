@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scaler.cli import jobs
-from scaler.cli.asking import JSON, KEYS, SETTINGS, quietly
+from scaler.cli.asking import ABOUT_ADDRESS, ADDRESS, JSON, KEYS, SETTINGS, quietly
 
 if TYPE_CHECKING:
     from scaler.monitor.commands import Cancelled, Commands
@@ -79,9 +79,12 @@ def _number(text: str) -> int:
     return number if number < 1 << 32 else 0
 
 
-def _drain(address: str, which: tuple[str, ...], undo: bool, key_file: str | None, insecure: bool) -> int:
+def _drain(address: str | None, which: tuple[str, ...], undo: bool, key_file: str | None, insecure: bool) -> int:
     from scaler.monitor.commands import CommandRefused
 
+    address, which = (which[0], which[1:]) if "://" in which[0] else (address, which)
+    if not address or not which:
+        raise click.UsageError(f"Missing argument '{'JOB|AGENT...' if address else 'ADDRESS'}'")
     hosts, told, refusals = 0, [], []
     with _commands(address, key_file, insecure) as commands:
         for name in which:
@@ -111,10 +114,10 @@ def _drain_one(commands: Commands, name: str, undo: bool) -> int:
         return tell(agents=[number])
 
 
-def _promote(address: str, key_file: str | None, insecure: bool) -> int:
-    with _commands(address, key_file, insecure) as commands:
+def _promote(standby: str, key_file: str | None, insecure: bool) -> int:
+    with _commands(standby, key_file, insecure) as commands:
         commands.promote()
-    return _say(f"leads: {address}")
+    return _say(f"leads: {standby}")
 
 
 def _hand_over(address: str, key_file: str | None, insecure: bool) -> int:
@@ -123,38 +126,39 @@ def _hand_over(address: str, key_file: str | None, insecure: bool) -> int:
     return _say("handed over: the other scheduler leads, and this one stands by for it")
 
 
-_EPILOG = "ADDRESS: the scheduler's, or the monitor address that its log names. [SCALER_ADDRESS]"
 cancel = click.Command(
     "cancel", callback=_cancel, context_settings=SETTINGS,
     params=[
         click.Argument(["what"], metavar="JOB|TASK|FUNCTION|CLIENT"),
-        click.Argument(["address"], envvar="SCALER_ADDRESS"),
+        ADDRESS,
         click.Option(["--force"], is_flag=True, help="end even those that run"),
         JSON,
         *KEYS,
     ],
     help="Cancel a durable job (its name), a task (CLIENT:TASK), all tasks of a function (its name) or of a client "
-    "(its number).", epilog=_EPILOG,
+    "(its number).", epilog=ABOUT_ADDRESS,
 )  # fmt: skip
 drain = click.Command(
     "drain", callback=_drain, context_settings=SETTINGS,
     params=[
-        click.Argument(["address"]),
-        click.Argument(["which"], nargs=-1, required=True, metavar="JOB|AGENT..."),
+        click.Option(["address", "--address"], envvar="SCALER_ADDRESS", hidden=True),
+        click.Argument(["which"], nargs=-1, required=True, metavar="[ADDRESS] JOB|AGENT..."),
         click.Option(["--undo"], is_flag=True, help="let hosts stay that were told to drain"),
         *KEYS,
     ],
     help="Have hosts go in order, named by their batch system's job or by their number: they finish what runs, others "
-    "take over what only they have, and they end.", epilog=_EPILOG.partition(" [")[0],
+    "take over what only they have, and they end.", epilog=ABOUT_ADDRESS,
 )  # fmt: skip
 promote = click.Command(
     "promote", callback=_promote, context_settings=SETTINGS,
-    params=[click.Argument(["address"]), *KEYS],
+    params=[click.Argument(["standby"], metavar="ADDRESS"), *KEYS],
     help="Have the standby at ADDRESS lead though it does not hear more than half of the hosts. Make sure that the "
     "other scheduler is gone: nobody else can tell when so few hosts are left.",
+    epilog="ADDRESS: that of the standby itself. It has to be said: SCALER_ADDRESS may be another's.",
 )  # fmt: skip
 hand_over = click.Command(
     "hand-over", callback=_hand_over, context_settings=SETTINGS,
-    params=[click.Argument(["address"]), *KEYS],
+    params=[ADDRESS, *KEYS],
     help="Have the standby lead that follows the scheduler at ADDRESS, which then stands by: nobody notices a pause.",
+    epilog=ABOUT_ADDRESS,
 )  # fmt: skip

@@ -62,10 +62,11 @@ def user_file() -> Path | None:
     return None if directory is None else Path(directory) / "scaler" / "config.toml"
 
 
-def read_section(path: Path | None, section: str, must_exist: bool) -> dict[str, Any]:
-    """The options that the file holds for one program, its own ones before those for every program. None holds none.
+def read_options(path: Path | None, config: type[Config], section: str, must_exist: bool) -> dict[str, Any]:
+    """The options that the file holds for one program, those of its section before those for every program.
 
-    Raises `FileError` when the file is missing although it `must_exist`, is no TOML, or names an unknown option.
+    `section` is empty for a program that has none; no path holds nothing. Raises `FileError` when the file is missing
+    although it `must_exist`, is no TOML, or names an unknown option.
     """
     if path is None:
         return {}
@@ -78,7 +79,7 @@ def read_section(path: Path | None, section: str, must_exist: bool) -> dict[str,
         return {}
     except (OSError, ValueError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise FileError(f"cannot read the configuration file {path}: {error}") from error
-    known = {name: [setting.name for setting in settings(config)] for name, config in SECTIONS.items()}
+    known = {name: [setting.name for setting in settings(each)] for name, each in SECTIONS.items()}
     every = sorted({name for names in known.values() for name in names})
     common: dict[str, Any] = {}
     own: dict[str, dict[str, Any]] = {}
@@ -91,15 +92,17 @@ def read_section(path: Path | None, section: str, must_exist: bool) -> dict[str,
         else:
             common[name] = value
     _refuse_unknown(path, "", common, every)
-    values = {name: value for name, value in common.items() if name in known[section]} | own.get(section, {})
-    for setting in settings(SECTIONS[section]):
-        if setting.name in values:
-            _refuse_kind(path, setting, values[setting.name])
+    wanted = {setting.name: setting for setting in settings(config)}
+    values = {name: value for name, value in common.items() if name in wanted} | own.get(section, {})
+    for name, value in values.items():
+        _refuse_kind(path, wanted[name], value)
     return values
 
 
 def _refuse_kind(path: Path, setting: Setting, value: object) -> None:
     """Click reads texts, and numbers as if they were; what else TOML has is a traceback there, or another number."""
+    if setting.choices and not isinstance(value, str):
+        raise FileError(f"{path}: {setting.name} must be one of {', '.join(setting.choices)}, not {value!r}")
     if not isinstance(value, _TAKEN[setting.kind]) or (isinstance(value, bool) and setting.kind is not bool):
         raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not {value!r}")
     if setting.kind is float and isinstance(value, int) and abs(value) > sys.float_info.max:

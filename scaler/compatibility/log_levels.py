@@ -9,10 +9,10 @@ _OTHERS = {"NOTSET": "DEBUG", "WARN": "WARNING", "CRITICAL": "ERROR", "FATAL": "
 def level_name(level: str | int) -> str:
     """Our name of a level; what is none is given back as it is.
 
-    >>> level_name("warn"), level_name(20), level_name(0), level_name(50), level_name("LOUD")
-    ('WARNING', 'INFO', 'DEBUG', 'ERROR', 'LOUD')
+    >>> level_name("warn"), level_name(20), level_name(0), level_name(50), level_name("loud")
+    ('WARNING', 'INFO', 'DEBUG', 'ERROR', 'loud')
     """
     if isinstance(level, int):
         return next((name for name, number in _NUMBERS.items() if number >= level), "ERROR")
     name = level.upper()
-    return _OTHERS.get(name, name)
+    return name if name in _NUMBERS else _OTHERS.get(name, level)

@@ -341,6 +341,13 @@ def test_amounts_of_capabilities_and_limits_of_tasks_are_taken_as_a_cluster_take
     assert "with_options" in capsys.readouterr().err
 
 
+def test_an_ignored_flag_of_the_original_may_have_a_negative_value():
+    from scaler.cli.scheduler import command
+
+    for flag in ("--max-number-of-tasks-waiting", "-mt", "--load-balance-seconds"):
+        assert command.make_context("scheduler", ["tcp://127.0.0.1:2345", flag, "-1"]).params["address"]
+
+
 def test_flags_of_the_original_are_documented():
     page = (Path(__file__).parents[2] / "docs" / "from-the-original.md").read_text()
     flags = {names[0] for program in IGNORED.values() for names, _ in program}

@@ -1,5 +1,6 @@
 """The options of the programs: where they come from, what they refuse, and what `-h` says."""
 
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -7,6 +8,7 @@ import pickle
 import pwd
 import subprocess
 import sys
+import types
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +16,7 @@ from click.testing import CliRunner
 import scaler
 from scaler import SchedulerClusterCombo, errors
 from scaler.cli import cluster, logs, provision, scheduler, symphony, top, ui
+from scaler.cli import commands as cli_commands
 from scaler.cli import main as umbrella
 from scaler.cli.command import call, make_command
 from scaler.common.attempts import Attempts
@@ -229,6 +232,7 @@ def test_a_user_without_a_home_has_no_file(parse, monkeypatch, tmp_path):
         (["-n", "0", ADDRESS], "workers must be at least 1, not 0"),
         (["-n", "many", ADDRESS], "'many' is not a valid integer"),
         (["--event-loop", "twisted", ADDRESS], "'twisted' is not one of"),
+        (["--log-level", "chatty", ADDRESS], "'chatty' is not one of"),
         (["--spill-direktory", "/d", ADDRESS], "Did you mean '--spill-directory'?"),
         (["--config", "/no/such/file", ADDRESS], "there is no configuration file /no/such/file"),
         ([""], "address must not be empty"),
@@ -249,8 +253,8 @@ def test_a_mistake_is_one_line(complaint, arguments, text):
         ("[workers]\nx = 1\n", "workers must be a whole number"),
         ("cluster = 3\n", "expected a table under [cluster]"),
         ("workers = \n", "cannot read the configuration file"),
-        ("[cluster]\nworkers = 0\n", "workers must be at least 1, not 0 (from the configuration file)"),
-        ('[cluster]\nworkers = "many"\n', "'many' is not a valid integer (from the configuration file)"),
+        ("[cluster]\nworkers = 0\n", "workers must be at least 1, not 0 (from the configuration file {file})"),
+        ('[cluster]\nworkers = "many"\n', "'many' is not a valid integer (from the configuration file {file})"),
         ("[cluster]\nworkers = [1]\n", "workers must be a whole number, not [1]"),
         ("[cluster]\nworkers = 8.5\n", "workers must be a whole number, not 8.5"),
         ("[cluster]\nworkers = true\n", "workers must be a whole number, not True"),
@@ -259,17 +263,20 @@ def test_a_mistake_is_one_line(complaint, arguments, text):
         ("[cluster]\nworkers = " + str(2**64), "workers must be at most 100,000, not 18,446,744,073,709,551,616"),
         ("heartbeat_interval = 2026-01-01\n", "heartbeat_interval must be a number, not"),
         ("[cluster]\ninsecure = 3\n", "insecure must be true or false, not 3"),
-        ("log_level = ['INFO']\n", "log_level must be a text, not ['INFO']"),
+        ("log_level = ['INFO']\n", "log_level must be one of DEBUG, INFO, WARNING, ERROR, not ['INFO']"),
+        ("log_level = 5\n", "log_level must be one of DEBUG, INFO, WARNING, ERROR, not 5"),
         ("[cluster]\nlog_path = {a = 1}\n", "log_path must be a text, not {'a': 1}"),
         ("[cluster]\ncapabilities = 3\n", "capabilities must be a list of texts, not 3"),
-        ("[cluster]\ncapabilities = [3]\n", "is not a list of names (from the configuration file)"),
+        ("[cluster]\ncapabilities = [3]\n", "is not a list of names (from the configuration file {file})"),
         ('[cluster]\nevent_loop = "twisted"\n', "'twisted' is not one of"),
     ],
 )
 def test_a_mistake_in_a_file_is_one_line(complaint, tmp_path, content, text):
     file = tmp_path / "scaler.toml"
     file.write_text(content)
-    assert text in complaint(cluster.command, "scaler_cluster", "--config", str(file), ADDRESS)
+    said = complaint(cluster.command, "scaler_cluster", "--config", str(file), ADDRESS)
+    assert text.replace("{file}", str(file)) in said
+    assert str(file) in said
 
 
 def test_a_bad_value_in_the_environment_names_the_variable(complaint, monkeypatch):
@@ -346,6 +353,66 @@ def test_an_error_of_a_program_is_no_output_that_can_not_be_written():
 )
 def test_what_no_cluster_can_answer_is_a_wrong_call(complaint, arguments, words):
     assert words in complaint(umbrella.command, "scaler", *arguments, "tcp://127.0.0.1:1")
+
+
+#: commands that ask a scheduler or tell it something, with what else they need
+ASKING = [
+    *([name] for name in ("status", "agents", "workers", "clients", "functions", "objects", "tasks", "jobs")),
+    *([name, "1:1"] for name in ("explain", "story", "cancel", "drain")),
+    *([name, "job"] for name in ("attach", "results", "delete")),
+    ["hand-over"],
+]
+
+
+@pytest.fixture
+def reached(monkeypatch):
+    """Runs a command and returns how it would reach its scheduler, and the command's own argument."""
+
+    def reached(name, *arguments):
+        seen = []
+        command = umbrella.command.commands[name]
+        monkeypatch.setattr(command, "callback", lambda **said: seen.append(said) or 0)
+        assert call(umbrella.command, "scaler", [name, *arguments]) == 0
+        return {each: seen[0][each] for each in ("address", "key_file", "insecure")}
+
+    return reached
+
+
+@pytest.mark.parametrize("arguments", ASKING, ids=lambda arguments: arguments[0])
+def test_a_command_that_asks_a_cluster_takes_where_it_is_from_the_environment_and_the_file(
+    reached, monkeypatch, tmp_path, arguments
+):
+    (tmp_path / "scaler.toml").write_text(f'address = "{ADDRESS}"\nkey_file = "k"\ninsecure = true\nworkers = 3\n')
+    monkeypatch.setenv("SCALER_CONFIG", str(tmp_path / "scaler.toml"))
+    assert reached(*arguments) == {"address": ADDRESS, "key_file": "k", "insecure": True}
+    monkeypatch.setenv("SCALER_INSECURE", "0")
+    monkeypatch.setenv("SCALER_ADDRESS", "tcp://head:1")
+    assert reached(*arguments) == {"address": "tcp://head:1", "key_file": "k", "insecure": False}
+    monkeypatch.setenv("SCALER_INSECURE", "1")
+    assert reached(*arguments, "--no-insecure", "--key-file", "l") == {
+        "address": "tcp://head:1", "key_file": "l", "insecure": False,
+    }  # fmt: skip
+
+
+def test_hosts_to_drain_are_told_from_the_address_before_them(monkeypatch, complaint):
+    told = []
+
+    @contextlib.contextmanager
+    def commands(address, key_file, insecure):
+        yield types.SimpleNamespace(drain=lambda jobs: told.append((address, *jobs)) or 1)
+
+    monkeypatch.setattr(cli_commands, "_commands", commands)
+    assert "Missing argument 'ADDRESS'" in complaint(umbrella.command, "scaler", "drain", "4711")
+    assert "Missing argument 'JOB|AGENT...'" in complaint(umbrella.command, "scaler", "drain", ADDRESS)
+    assert call(umbrella.command, "scaler", ["drain", ADDRESS, "4711", "4712"]) == 0
+    monkeypatch.setenv("SCALER_ADDRESS", "tcp://head:1")
+    assert call(umbrella.command, "scaler", ["drain", "4711"]) == 0
+    assert told == [(ADDRESS, "4711"), (ADDRESS, "4712"), ("tcp://head:1", "4711")]
+
+
+def test_who_is_to_lead_has_to_be_named(monkeypatch, complaint):
+    monkeypatch.setenv("SCALER_ADDRESS", ADDRESS)
+    assert "Missing argument 'ADDRESS'" in complaint(umbrella.command, "scaler", "promote")
 
 
 @pytest.mark.parametrize("arguments", [["jobs"], ["attach", "j"], ["results", "j"], ["delete", "j"], ["cancel", "j"]])
