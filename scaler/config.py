@@ -649,10 +649,15 @@ class ProvisionConfig:
                 )
         if self.exclusive and not self.capabilities:
             raise OptionError("exclusive", "is for hosts with capabilities, and none are named: no task would get one")
-        if not re.fullmatch(r"[a-z0-9-]{1,40}", self.tag):
-            raise OptionError("tag", f"must be 1 to 40 of the characters a-z, 0-9 and -, not {self.tag!r}")
+        check_tag(self.tag)
         if self.walltime is not None and self.lead > self.walltime / 2:
             object.__setattr__(self, "lead", self.walltime / 2)
+
+
+def check_tag(tag: str) -> None:
+    """Raises `OptionError` for what can't be in the names of jobs and hosts everywhere."""
+    if not re.fullmatch(r"[a-z0-9-]{1,40}", tag):
+        raise OptionError("tag", f"must be 1 to 40 of the characters a-z, 0-9 and -, not {tag!r}")
 
 
 def is_loopback(host: str) -> bool:

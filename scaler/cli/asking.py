@@ -36,7 +36,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 def asking_command(name: str, text: str, run: Callable[..., int], *parameters: click.Parameter) -> click.Command:
     """A command; `run` is given its parameters and `as_json`, `key_file`, `insecure`, and returns the exit code."""
     return click.Command(
-        name, callback=run, params=[*parameters, JSON, *KEYS], help=text, context_settings=SETTINGS,
+        name, callback=run, params=[*parameters, JSON, *KEYS], help=text, short_help=text, context_settings=SETTINGS,
         epilog=ABOUT_ADDRESS,
     )  # fmt: skip
 

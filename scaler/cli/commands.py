@@ -128,6 +128,7 @@ def _hand_over(address: str, key_file: str | None, insecure: bool) -> int:
 
 cancel = click.Command(
     "cancel", callback=_cancel, context_settings=SETTINGS,
+    short_help="Cancel a durable job, a task, or all tasks of a function or a client.",
     params=[
         click.Argument(["what"], metavar="JOB|TASK|FUNCTION|CLIENT"),
         ADDRESS,
@@ -140,6 +141,7 @@ cancel = click.Command(
 )  # fmt: skip
 drain = click.Command(
     "drain", callback=_drain, context_settings=SETTINGS,
+    short_help="Have hosts finish what they run, and go.",
     params=[
         click.Option(["address", "--address"], envvar="SCALER_ADDRESS", hidden=True),
         click.Argument(["which"], nargs=-1, required=True, metavar="[ADDRESS] JOB|AGENT..."),
@@ -151,6 +153,7 @@ drain = click.Command(
 )  # fmt: skip
 promote = click.Command(
     "promote", callback=_promote, context_settings=SETTINGS,
+    short_help="Have a standby lead whose scheduler is gone for good.",
     params=[click.Argument(["standby"], metavar="ADDRESS"), *KEYS],
     help="Have the standby at ADDRESS lead though it does not hear more than half of the hosts. Make sure that the "
     "other scheduler is gone: nobody else can tell when so few hosts are left.",
@@ -158,6 +161,7 @@ promote = click.Command(
 )  # fmt: skip
 hand_over = click.Command(
     "hand-over", callback=_hand_over, context_settings=SETTINGS,
+    short_help="Have scheduler and standby change places, without a pause.",
     params=[ADDRESS, *KEYS],
     help="Have the standby lead that follows the scheduler at ADDRESS, which then stands by: nobody notices a pause.",
     epilog=ABOUT_ADDRESS,

@@ -98,5 +98,6 @@ journal = click.Group(
         ),
     },
     help="Look at a journal; a scheduler may be writing it.",
+    short_help="Look at a journal.",
     context_settings=SETTINGS,
 )  # fmt: skip

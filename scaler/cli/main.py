@@ -21,6 +21,7 @@ from scaler.cli import (
     top,
     ui,
 )
+from scaler.cli.asking import SETTINGS
 from scaler.cli.command import call, with_version
 
 command = click.Group(
@@ -55,7 +56,7 @@ command = click.Group(
         "metrics": metrics.command,
     },
     help="Scaler, a distributed task engine.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=SETTINGS,
 )
 with_version(command)
 

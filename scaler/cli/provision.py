@@ -44,7 +44,11 @@ def read(path: Path) -> tuple[ProvisionConfig, dict[str, Any]]:
 
 
 @with_version
-@click.command("provision", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.command(
+    "provision",
+    short_help="Provide hosts for a cluster, as a file says.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--print", "is_print", is_flag=True, help="print what hosts would be asked for with, and end")
 @click.option("--keep", is_flag=True, help="leave the jobs as they are when this ends")

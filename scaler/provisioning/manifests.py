@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from scaler.config import OptionError
 
 #: labels of all that belongs to a cluster, and of which request a pod is of
 TAG, REQUEST, ROLE = "scaler-tag", "scaler-request", "scaler-role"
@@ -15,12 +18,16 @@ PORT, DASHBOARD_PORT = 2345, 8081
 #: the file by which agents say in their containers that they live, and seconds after which an old one says the opposite
 ALIVE, STALE = "/tmp/scaler-alive", 60
 
+#: an amount in Kubernetes' words, and what a namespace may be called
+_AMOUNT = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
 Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class PodOptions:
-    """What a container runs in."""
+    """What a container runs in. Raises `OptionError` for what Kubernetes would refuse."""
 
     image: str
     namespace: str = "default"
@@ -31,6 +38,16 @@ class PodOptions:
     key_secret: str = ""
     pull_secret: str = ""
     service_account: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAMESPACE.fullmatch(self.namespace):
+            raise OptionError(
+                "namespace", f"must be at most 63 of the characters a-z, 0-9 and -, not {self.namespace!r}"
+            )
+        for name, example in (("cpu", "2 or 500m"), ("memory", "4Gi or 500M")):
+            amount = getattr(self, name)
+            if amount and not _AMOUNT.fullmatch(amount):
+                raise OptionError(name, f"must be an amount like {example}, not {amount!r}")
 
 
 def agent_pod(

@@ -33,6 +33,7 @@ from scaler.config import (
     plain_values,
     settings,
 )
+from scaler.provisioning.manifests import PodOptions
 
 ADDRESS = "tcp://127.0.0.1:2345"
 
@@ -149,6 +150,32 @@ def test_the_users_own_file_is_read_and_one_in_the_current_directory_is_not(pars
 def test_manifests_are_of_hosts_that_can_be(complaint, option, value):
     said = complaint(umbrella.command, "scaler", "kubernetes-manifests", "--image", "x", option, value)
     assert f"Invalid value for '{option}'" in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--tag", "Bad_Tag", "tag must be 1 to 40 of the characters a-z, 0-9 and -, not 'Bad_Tag'"),
+        ("--tag", "1st", "tag must begin with a letter in Kubernetes, not '1st'"),
+        ("--namespace", "My Lab", "namespace must be at most 63 of the characters a-z, 0-9 and -, not 'My Lab'"),
+        ("--memory", "lots", "memory must be an amount like 4Gi or 500M, not 'lots'"),
+        ("--cpu", "-1", "cpu must be an amount like 2 or 500m, not '-1'"),
+    ],
+)
+def test_manifests_are_of_what_kubernetes_takes(complaint, option, value, words):
+    assert words in complaint(umbrella.command, "scaler", "kubernetes-manifests", "--image", "x", option, value)
+
+
+@pytest.mark.parametrize("amount", ["4Gi", "500M", "1.5Gi", "2e9", "128974848", ".5"])
+def test_amounts_are_said_as_kubernetes_has_them(amount):
+    assert PodOptions("x", memory=amount).memory == amount
+
+
+def test_the_list_of_commands_says_of_each_in_full_what_it_does():
+    listed = " ".join(CliRunner().invoke(umbrella.command, ["-h"], terminal_width=80).output.split())
+    assert "..." not in listed.partition(" Commands: ")[2]
+    for command in umbrella.command.commands.values():
+        assert command.short_help in listed
 
 
 @pytest.mark.parametrize(
