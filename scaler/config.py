@@ -487,6 +487,10 @@ Monitor = Annotated[
     str, Option("what to watch: the monitor address that the scheduler's log names, or the scheduler's own address")
 ]
 Interval = Annotated[float, Option("seconds between two looks at the cluster", minimum=0.1, maximum=LONGEST_LOOK)]
+WatchInsecurely = Annotated[
+    bool,
+    Option("connect without keys if the cluster has none, and listen at any address without TLS, all in the clear"),
+]
 TokenFile = Annotated[
     str | None,
     Option("file with the token that opens it, made if it is not there; by default a new token at each start"),
@@ -515,7 +519,7 @@ class DashboardConfig:
     interval: Interval = defaults.MONITOR_INTERVAL
     wait: Annotated[bool, Option("begin without a scheduler as well, and wait for one")] = False
     key_file: KeyFile = None
-    insecure: Annotated[bool, Option("listen at another address than loopback without TLS")] = False
+    insecure: WatchInsecurely = False
 
     def __post_init__(self) -> None:
         check(self)
@@ -544,7 +548,7 @@ class MetricsConfig:
     ] = None
     interval: Interval = 5.0
     key_file: KeyFile = None
-    insecure: Annotated[bool, Option("listen at another address than loopback without TLS")] = False
+    insecure: WatchInsecurely = False
 
     def __post_init__(self) -> None:
         check(self)
@@ -678,8 +682,21 @@ def _check_exposure(config: DashboardConfig | MetricsConfig) -> None:
     if config.certificate is None and not config.insecure and not is_loopback(config.host):
         raise OptionError(
             "host",
-            f"{config.host} is reached from other hosts: give --certificate and --key for TLS, or say --insecure",
+            f"{config.host} {_reach(config.host)}: give --certificate and --key for TLS, or say --insecure",
         )
+
+
+def _reach(host: str) -> str:
+    """What is known of an address that is not loopback; of a name the resolver is asked."""
+    import socket
+
+    try:
+        socket.getaddrinfo(host, None)
+    except UnicodeError:
+        return "can be no host's name, and what is no loopback address is for others"
+    except OSError as error:
+        return f"can't be resolved ({error.strerror or error}), and what is no loopback address is for others"
+    return "is reached from other hosts"
 
 
 def plain_values(config: Config) -> dict[str, Any]:

@@ -58,7 +58,7 @@ from scaler.transport import (
     Security,
     check_size,
     connect,
-    security_of,
+    joining_security,
     size_of,
 )
 
@@ -401,7 +401,7 @@ def run(config: AgentConfig) -> int:
     check_descriptors(config.worker_count)
     zygote = Zygote.start(config.worker_count + EXTRA_SLOTS, lent)
     keep_little_memory()
-    security = security_of(config.key_file, config.insecure)
+    security = joining_security(config.key_file, config.insecure)
     if security.insecure:
         logger.warning("insecure: this host takes tasks of whoever answers at %s, in the clear", address.url)
     try:

@@ -49,6 +49,13 @@ def session(address: str, key_file: str | None, insecure: bool) -> Questions:
     return Questions(address, security=known_security(key_file, insecure))
 
 
+def say_address(line: str, warning: str | None) -> None:
+    """Where something is served now, and on standard error what is to be said of that. Raises `Unwritable`."""
+    quietly(lambda: print(line))
+    if warning is not None:
+        print(warning, file=sys.stderr)
+
+
 def quietly(write: Callable[[], object]) -> int:
     """Write; whoever read it may have enough of it. What its encoding can't say is escaped. Raises `Unwritable`."""
     if sys.stdout is None:  # a shell has closed it

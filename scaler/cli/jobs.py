@@ -30,9 +30,9 @@ LOOK = 0.5
 def session_of(address: str, key_file: str | None, insecure: bool) -> Iterator[JobSession]:
     """A session with the scheduler at an address. Raises `ConnectionFailed` at once where there is none."""
     from scaler.client.jobs.session import JobSession  # `-h` and mistakes are answered without loading the engine
-    from scaler.transport import known_security, load_or_create
+    from scaler.transport import known_security, surrounding_security
 
-    session = JobSession(address, known_security(key_file, insecure) or load_or_create(), PATIENCE)
+    session = JobSession(address, known_security(key_file, insecure) or surrounding_security(), PATIENCE)
     try:
         session.find()
         yield session

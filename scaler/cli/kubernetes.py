@@ -25,14 +25,14 @@ def command(
     """Print scheduler, dashboard, agents and their secret; what is printed holds the cluster's key."""
     from scaler.errors import KeyFileError
     from scaler.provisioning.manifests import KEY_VARIABLE, PodOptions, cluster
-    from scaler.transport import load_or_create, security_of
+    from scaler.transport import security_of
 
     try:
         _check_tag(tag)
         options = PodOptions(image, namespace, cpu or str(workers), memory, key_secret=f"{tag}-key")
     except OptionError as error:
         raise click.UsageError(str(error)) from error
-    security = security_of(key_file, False) if key_file else load_or_create()
+    security = security_of(key_file, False)
     if security.is_ephemeral:
         raise KeyFileError("there is no key file and none could be written: name one with --key-file, for your clients")
     key = security.to_env()[KEY_VARIABLE]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 
-from scaler.cli.asking import quietly
+from scaler.cli.asking import quietly, say_address
 from scaler.cli.command import make_command
 from scaler.config import MetricsConfig
 from scaler.errors import ScalerError
@@ -18,14 +18,18 @@ def run(config: MetricsConfig) -> int:
     """Prints or serves; returns the exit code. Raises `ScalerError`."""
     from scaler.monitor import Watcher  # `-h` and mistakes are answered without loading the engine
     from scaler.monitor.formats import inert
+    from scaler.monitor.listening import keys_of, plainness
     from scaler.monitor.metrics import Exposition, exposition
     from scaler.monitor.metrics_server import serve
-    from scaler.transport import known_security
 
-    security = known_security(config.key_file)
-    with closing(Watcher(config.monitor, config.interval, security=security, name="scaler metrics")) as watcher:
+    security, if_refused = keys_of(config)
+    with closing(
+        Watcher(config.monitor, config.interval, security=security, if_refused=if_refused, name="scaler metrics")
+    ) as watcher:
         if config.port is not None:
-            return serve(config, Exposition(lambda: watcher.seen).text, lambda text: quietly(lambda: print(text)))
+            return serve(
+                config, Exposition(lambda: watcher.seen).text, lambda text: say_address(text, plainness(config))
+            )
         seen = watcher.wait(0, _PATIENCE)
         if seen is None or seen.snapshot is None:
             raise ScalerError(f"the scheduler at {watcher.address} showed nothing within {_PATIENCE:g} s")

@@ -62,13 +62,13 @@ def command(config: Path, is_print: bool, keep: bool) -> int:
     from scaler.provisioning.provider import ProviderError
     from scaler.provisioning.provisioner import Provisioner
     from scaler.provisioning.registry import make_provider
-    from scaler.transport import Address, security_of
+    from scaler.transport import Address, joining_security
 
     wanted, options = read(config)
     wanted = replace(wanted, address=Address.parse(wanted.address).url, keep=wanted.keep or keep)
     try:
         provider = make_provider(wanted.provider, options)
-        security = security_of(wanted.key_file, wanted.insecure)
+        security = joining_security(wanted.key_file, wanted.insecure)
         if is_print:
             preview = getattr(provider, "preview", None)
             template = template_of(wanted, 1, security)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from scaler.cli.asking import quietly
+from scaler.cli.asking import say_address
 from scaler.cli.command import call, make_command
 from scaler.config import DashboardConfig
 from scaler.errors import ScalerError
@@ -16,8 +16,9 @@ def run(config: DashboardConfig) -> int:
     if importlib.util.find_spec("bokeh") is None:
         raise ScalerError("the dashboard needs Bokeh: pip install scaler[dashboard]")
     from scaler.monitor.dashboard import server  # `-h` and mistakes are answered without loading Bokeh
+    from scaler.monitor.listening import plainness
 
-    return server.run(config, lambda address: quietly(lambda: print(f"Dashboard: open {address}")))
+    return server.run(config, lambda address: say_address(f"Dashboard: open {address}", plainness(config)))
 
 
 command = make_command(

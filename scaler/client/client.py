@@ -50,9 +50,12 @@ class Client:
     serializer: that of the running task's client.
     `stream_output`: print here what tasks print. `profiling`: of all tasks, as of those submitted with it. `reconnect`:
     seconds for which a lost scheduler is looked for. Arguments of the original: `scaler.compatibility`.
+    `security`: the keys to connect with, that of a cluster object (`cluster.security`), say. By default those of the
+    address's cluster object or of the surrounding task, else the key in `SCALER_KEY`, none if `SCALER_INSECURE` is 1,
+    else the key file that `SCALER_KEY_FILE` names, or the user's own.
 
-    Raises `AddressError`, or `ConnectionFailed` (no scheduler there), `ConnectionTimeout`, `HandshakeRefused`;
-    `ScalerError` if gevent has replaced threads.
+    Raises `AddressError`, or `ConnectionFailed` (no scheduler there), `ConnectionTimeout`, `HandshakeRefused`,
+    `KeyFileError`; `ScalerError` if gevent has replaced threads.
     """
 
     __signature__ = WithOriginals("scaler.compatibility.client_arguments", "ClientArguments")

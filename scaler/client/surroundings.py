@@ -6,7 +6,7 @@ import os
 import reprlib
 from typing import Protocol
 
-from scaler.transport import Address, Security, load_or_create
+from scaler.transport import Address, Security, surrounding_security
 from scaler.worker import context
 
 
@@ -46,5 +46,5 @@ def target_of(address: str | Cluster | None, security: Security | None) -> tuple
     target = Address.parse(address)
     if security is None:
         inherited = (context.surroundings() or {}).get("security", {})
-        security = Security.from_env(inherited) or Security.from_env(os.environ) or load_or_create()
+        security = Security.from_env(inherited) or surrounding_security()
     return target, security

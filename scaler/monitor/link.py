@@ -33,7 +33,7 @@ from scaler.transport import (
     SocketFile,
     connect,
     connect_file,
-    load_or_create,
+    surrounding_security,
 )
 
 
@@ -49,11 +49,17 @@ def sendable(text: str) -> str:
 class Link:
     """A session that begins anew with each connection: a monitor has nothing that would have to go on."""
 
-    def __init__(self, address: str, security: Security | None, name: str) -> None:
-        """`address` is a file, ipc:///path, or a scheduler's, tcp://host:port. Raises `AddressError`."""
+    def __init__(
+        self, address: str, security: Security | None, name: str, if_refused: Callable[[], Security] | None = None
+    ) -> None:
+        """`address` is a file, ipc:///path, or a scheduler's, tcp://host:port. Raises `AddressError`.
+
+        `if_refused` is asked for other keys where a scheduler does not accept these.
+        """
         self._address = _parse(address)
         self._candidates = None if isinstance(self._address, SocketFile) else Candidates(self._address)
         self._security = security
+        self._if_refused = if_refused
         self._name = name
         self._initiator = Initiator(hello_of(Role.MONITOR, name, new_number()))
         self._connection: Connection | None = None
@@ -98,9 +104,22 @@ class Link:
             time.sleep(candidates.longest_pause)
 
     def _connect_to(self, address: Address, reached_by: float, answered_by: float) -> None:
+        self._greet(self._admitted(address, reached_by), answered_by)
+
+    def _admitted(self, address: Address, reached_by: float) -> Connection:
+        """A connection with the keys that are accepted there; those are the first to be tried from then on."""
         if self._security is None:
-            self._security = load_or_create()
-        self._greet(connect(address, self._security, max(0.1, reached_by - time.monotonic())), answered_by)
+            self._security = surrounding_security()
+        tried = self._security
+        try:
+            return connect(address, tried, max(0.1, reached_by - time.monotonic()))
+        except HandshakeRefused:
+            if self._if_refused is None:
+                raise
+        other = self._if_refused()
+        connection = connect(address, other, max(0.1, reached_by - time.monotonic()))
+        self._security, self._if_refused = other, lambda: tried
+        return connection
 
     def _greet(self, connection: Connection, deadline: float) -> None:
         others = 0 if self._candidates is None else self._candidates.others

@@ -1,14 +1,17 @@
-"""Where web pages and metrics are served: a socket at an address, its names, and TLS."""
+"""Where web pages and metrics are served: a socket, its names, TLS, and the keys to watch with."""
 
 from __future__ import annotations
 
 import os
 import socket
 import ssl
+from collections.abc import Callable
+from functools import partial
 
 from scaler.config import DashboardConfig, MetricsConfig, is_loopback
 from scaler.errors import ScalerError
 from scaler.monitor.access import ANYWHERE, LOOPBACK
+from scaler.transport import Security, joining_security, known_security
 
 #: connections that may wait to be accepted
 _BACKLOG = 64
@@ -45,6 +48,33 @@ def names_of(host: str) -> list[str]:
     if host in ANYWHERE:
         return sorted({*LOOPBACK, *ANYWHERE, socket.gethostname(), socket.getfqdn()})
     return [host]
+
+
+def url_of(config: DashboardConfig | MetricsConfig, port: int) -> str:
+    """The address at which it is found, without a path: of one that listens everywhere by its host's name."""
+    host = socket.gethostname() if config.host in ANYWHERE else config.host
+    scheme = "http" if config.certificate is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def plainness(config: DashboardConfig | MetricsConfig) -> str | None:
+    """What it means to listen there without TLS, in one line; None with TLS, or where no other host gets to."""
+    if config.certificate is not None or is_loopback(config.host):
+        return None
+    return (
+        f"insecure: token and pages travel in the clear to whoever opens them at {config.host}, and others on the way "
+        "can read both; --certificate and --key are for TLS"
+    )
+
+
+def keys_of(config: DashboardConfig | MetricsConfig) -> tuple[Security | None, Callable[[], Security] | None]:
+    """The keys to watch a cluster with, and where others are to be had if those are refused.
+
+    With `--insecure`, which is about pages as well, there are none at first, then those of a cluster that has keys.
+    Raises `KeyFileError`.
+    """
+    security = known_security(config.key_file, config.insecure)
+    return security, partial(joining_security, config.key_file) if config.insecure else None
 
 
 def tls_of(config: DashboardConfig | MetricsConfig) -> ssl.SSLContext | None:

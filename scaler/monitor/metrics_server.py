@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from scaler.config import MetricsConfig
 from scaler.monitor.access import Asked, Gate, bearer_of, token_from
-from scaler.monitor.listening import listener, names_of, tls_of
+from scaler.monitor.listening import listener, names_of, tls_of, url_of
 from scaler.monitor.metrics import CONTENT_TYPE
 
 #: seconds that a request may take to be said
@@ -118,9 +118,7 @@ def serve(config: MetricsConfig, text: Callable[[], str], say: Callable[[str], o
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
-        scheme = "https" if tls is not None else "http"
-        shown = f"[{config.host}]" if ":" in config.host else config.host
         where = f"in {Path(config.token_file).absolute()}" if config.token_file is not None else token
-        say(f"Metrics: at {scheme}://{shown}:{port}/metrics, with the bearer token {where}")
+        say(f"Metrics: at {url_of(config, port)}/metrics, with the bearer token {where}")
         server.serve_forever(0.2)
     return 0

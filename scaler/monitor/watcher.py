@@ -58,6 +58,7 @@ class Watcher:
         interval: float = 1.0,
         *,
         security: Security | None = None,
+        if_refused: Callable[[], Security] | None = None,
         timeout: float = 5.0,
         name: str = "monitor",
         on_change: Callable[[Seen], None] | None = None,
@@ -67,10 +68,11 @@ class Watcher:
 
         `interval` in seconds. Blocks for at most `timeout` seconds; raises `ConnectionFailed` (nobody is there, or it
         is another user's), `HandshakeRefused` (another key, another version) and `AddressError`, each in one line.
+        `if_refused` is asked for other keys where a scheduler does not accept `security`.
         With `waits` it begins without a scheduler as well, and looks for one.
         `on_change` is called in the watcher's thread with all that is seen; it should be quick, and not raise.
         """
-        self._link = Link(address, security, name)
+        self._link = Link(address, security, name, if_refused)
         self._interval = max(1, round(1000 * interval))
         self._on_change = on_change
         self._changed = threading.Condition()

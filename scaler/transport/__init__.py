@@ -17,7 +17,15 @@ from scaler.transport.monitor_listener import (
     open_monitor_listener,
 )
 from scaler.transport.port import Connection, Frame, Listener, Message, Sendable
-from scaler.transport.security import Security, exposure, known_security, load_or_create, security_of
+from scaler.transport.security import (
+    Security,
+    exposure,
+    joining_security,
+    known_security,
+    load_or_create,
+    security_of,
+    surrounding_security,
+)
 
 __all__ = [
     "FIRST_PEER",
@@ -37,10 +45,12 @@ __all__ = [
     "connect",
     "connect_file",
     "exposure",
+    "joining_security",
     "known_security",
     "listen",
     "load_or_create",
     "open_monitor_listener",
     "security_of",
     "size_of",
+    "surrounding_security",
 ]

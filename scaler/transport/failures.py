@@ -33,7 +33,7 @@ def refusal(address: Address, security: Security) -> HandshakeRefused:
         how = "a key that this program has made for itself, as there is no key file and none could be written"
     return HandshakeRefused(
         f"{address.url} does not accept {how}: it was started with another key (copy the key file of the user who "
-        f"runs it to this host, or name it in SCALER_KEY_FILE), {nobodys}"
+        f"runs it to this host, or name it in SCALER_KEY_FILE) or with --insecure (say that here, too), {nobodys}"
     )
 
 

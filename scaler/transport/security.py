@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from scaler.common.home import config_directory
@@ -23,6 +23,10 @@ from scaler.transport.address import Address
 KEY_VARIABLE = "SCALER_KEY"
 #: Names the key file instead of the default place.
 KEY_FILE_VARIABLE = "SCALER_KEY_FILE"
+#: Says that there are no keys, to programs as their option `--insecure` and to clients.
+INSECURE_VARIABLE = "SCALER_INSECURE"
+#: What a switch may be in the environment, as click has it.
+_YES, _NO = ("1", "true", "t", "yes", "y", "on"), ("", "0", "false", "f", "no", "n", "off")
 
 _KEY_LENGTH = 40
 _Z85 = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
@@ -90,23 +94,68 @@ def exposure(security: Security, address: Address, is_said: bool) -> str | None:
 
 
 def security_of(key_file: str | None, insecure: bool) -> Security:
-    """What the options of a program ask for. Raises `KeyFileError`."""
-    return Security.none() if insecure else load_or_create(key_file)
+    """What the options of a program ask for that begins a cluster: a key file that is not there is made.
 
-
-def known_security(key_file: str | None, insecure: bool = False) -> Security | None:
-    """What the options of a program that only asks say. None: the user's own key, made when it is needed.
-
-    Raises `KeyFileError`, also if a file that is named is not there: who only asks makes none.
+    Raises `KeyFileError`.
     """
-    if key_file is None or insecure:
-        return Security.none() if insecure else None
-    if not os.path.exists(key_file):
-        raise KeyFileError(f"there is no key file {key_file}: copy the cluster's key there, or name another file")
-    return load_or_create(key_file)
+    return Security.none() if insecure else load_or_create(key_file, on_made=_tell)
 
 
-def load_or_create(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Security:
+def joining_security(
+    key_file: str | None = None, insecure: bool = False, environ: Mapping[str, str] = os.environ
+) -> Security:
+    """What the options of a program ask for that joins a cluster: the user's own key file is made, none that is named.
+
+    Raises `KeyFileError`, also if a file that is named, as by $SCALER_KEY_FILE, is not there: a new key is nobody's.
+    """
+    if insecure:
+        return Security.none()
+    named = key_file if key_file is not None or environ.get(KEY_VARIABLE) else environ.get(KEY_FILE_VARIABLE)
+    if named and not os.path.exists(named):
+        raise KeyFileError(f"there is no key file {named}: copy the cluster's key there, or name another file")
+    return load_or_create(key_file, environ, on_made=_tell)
+
+
+def known_security(
+    key_file: str | None, insecure: bool = False, environ: Mapping[str, str] = os.environ
+) -> Security | None:
+    """What the options of a program that only asks say. None: what its surroundings say, when it is needed.
+
+    Raises `KeyFileError`, as `joining_security`.
+    """
+    if key_file is None and not insecure and not _is_insecure(environ):
+        return None
+    return joining_security(key_file, insecure, environ)
+
+
+def surrounding_security(environ: Mapping[str, str] = os.environ) -> Security:
+    """What a program joins a cluster with that was told nothing: $SCALER_KEY, else $SCALER_INSECURE, else a key file.
+
+    Raises `KeyFileError`.
+    """
+    is_insecure = not environ.get(KEY_VARIABLE) and _is_insecure(environ)
+    return Security.none(f"{INSECURE_VARIABLE}=1") if is_insecure else joining_security(environ=environ)
+
+
+def _is_insecure(environ: Mapping[str, str]) -> bool:
+    """What the variable says that is the option `--insecure` of programs. Raises `KeyFileError` if that is nothing."""
+    text = environ.get(INSECURE_VARIABLE, "").strip().lower()
+    if text not in {*_YES, *_NO}:
+        raise KeyFileError(f"{INSECURE_VARIABLE} must be 1 or 0, not {text!r}")
+    return text in _YES
+
+
+def _tell(file: str) -> None:
+    import logging  # only needed by whoever makes a key, once per user
+
+    logging.getLogger("scaler.keys").info("made a new key, %s: programs on other hosts need a copy of it", file)
+
+
+def load_or_create(
+    path: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    on_made: Callable[[str], object] = lambda file: None,
+) -> Security:
     """The user's key pair, made if there is none.
 
     Without `path`: what $SCALER_KEY holds, else the file $SCALER_KEY_FILE, else the user's own,
@@ -114,7 +163,7 @@ def load_or_create(path: str | os.PathLike[str] | None = None, environ: Mapping[
 
     If the default file can neither be read nor made (no home, a read-only one), an ephemeral pair is returned (`origin`
     is "memory"): a local cluster works with it, and a program that others should find ought to say so. A file asked for
-    by name must work. Raises `KeyFileError`.
+    by name must work. `on_made` is told the file if it was made. Raises `KeyFileError`.
     """
     named = path or environ.get(KEY_FILE_VARIABLE)
     if path is None:
@@ -128,11 +177,13 @@ def load_or_create(path: str | os.PathLike[str] | None = None, environ: Mapping[
         try:
             return _read(file)
         except FileNotFoundError:
-            return _create(file)
+            made = _create(file)
     except (OSError, RuntimeError) as error:
         if named:
             raise KeyFileError(f"the key file {file} can neither be read nor made: {error}") from error
         return Security.ephemeral()
+    on_made(file)
+    return made
 
 
 def private_directory(environ: Mapping[str, str] = os.environ) -> str | None:

@@ -15,6 +15,7 @@ from support import until, workers_of
 from support.echo import Proxy
 from support.namespaces import why_not
 from support.programs import environment
+from support.waiting import DEADLINE
 
 from scaler import AddressInUse, Client, ConnectionFailed, SchedulerClusterCombo, ShutdownRefused
 from scaler.transport import Address, load_or_create
@@ -210,6 +211,24 @@ def test_a_program_with_another_key_says_so_in_one_line_and_ends(
     (line,) = (line for line in program.text.splitlines() if "does not accept the key" in line)
     assert url in line
     assert "Traceback" not in program.text
+
+
+@pytest.mark.parametrize("options", [("--insecure",), ()])
+def test_a_cluster_with_or_without_keys_is_watched_from_another_host_by_who_is_told_that_it_may_have_none(
+    daemons, other_host, monkeypatch, options
+):
+    daemons.start_scheduler(*options)
+    url = other_host(None)
+    asked = daemons.run("scaler", "main", "metrics", url, "--insecure")
+    assert asked.ends(20) == 0
+    assert f"\nscaler_scheduler_insecure {len(options)}\n" in asked.text
+    monkeypatch.setenv("SCALER_INSECURE", "1")
+    pages = daemons.run("scaler_ui", "ui", url, "--host", "0.0.0.0", "--port", "0")
+    pages.says(rf"Dashboard: open http://{re.escape(socket.gethostname())}:\d+/")
+    pages.says("insecure: token and pages travel in the clear")
+    if options:
+        with Client(url, timeout=DEADLINE) as client:
+            assert client.n_workers == 0
 
 
 def test_an_agent_whose_scheduler_dies_in_the_handshake_and_stays_away_for_a_while_waits_for_it(daemons, other_host):

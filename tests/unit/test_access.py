@@ -8,7 +8,7 @@ import pytest
 from scaler.config import DashboardConfig, MetricsConfig, OptionError
 from scaler.errors import ScalerError
 from scaler.monitor.access import Asked, Gate, token_from
-from scaler.monitor.listening import listener, names_of
+from scaler.monitor.listening import listener, names_of, plainness, url_of
 
 TOKEN = "a-token-of-sufficient-length"
 GOOD = Asked(host="127.0.0.1:8081", cookie=TOKEN)
@@ -147,10 +147,22 @@ def test_another_address_than_loopback_needs_tls_or_insecure(config):
     for host in ("0.0.0.0", "10.0.0.5", "head", "::", "localhost.evil.com"):
         with pytest.raises(OptionError, match="--certificate"):
             config("ipc:///m", host=host, port=1)
-        assert config("ipc:///m", host=host, port=1, insecure=True).host == host
+        made = config("ipc:///m", host=host, port=1, insecure=True)
+        assert made.host == host
+        assert "travel in the clear" in plainness(made)
+        assert plainness(replace(made, certificate="c.pem")) is None
         assert config("ipc:///m", host=host, port=1, certificate="c.pem").certificate == "c.pem"
     assert config("ipc:///m", host="127.0.0.9", port=1).port == 1
     with pytest.raises(OptionError, match="belongs to a certificate"):
         config("ipc:///m", certificate_key="k.pem")
     with pytest.raises(OptionError, match="at most 65535"):
         config("ipc:///m", port=65536)
+    with pytest.raises(OptionError, match=r"host nohost\.invalid can't be resolved"):
+        config("ipc:///m", host="nohost.invalid", port=1)
+    assert plainness(config("ipc:///m", port=1, insecure=True)) is None
+
+
+def test_the_address_that_is_printed_is_one_that_others_can_open():
+    made = MetricsConfig("ipc:///m", host="0.0.0.0", insecure=True)
+    assert url_of(made, 8) == f"http://{socket.gethostname()}:8"
+    assert url_of(replace(made, host="fd00::5", certificate="c.pem"), 8) == "https://[fd00::5]:8"

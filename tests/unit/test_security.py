@@ -11,8 +11,16 @@ import pytest
 
 from scaler.common.home import config_directory
 from scaler.errors import KeyFileError
-from scaler.transport import Address, Security, known_security, load_or_create
-from scaler.transport.failures import refusal
+from scaler.transport import (
+    Address,
+    Security,
+    joining_security,
+    known_security,
+    load_or_create,
+    security_of,
+    surrounding_security,
+)
+from scaler.transport.failures import openness, refusal
 from scaler.transport.security import private_directory
 
 
@@ -141,6 +149,44 @@ def test_children_get_the_key_by_the_environment() -> None:
 def test_the_secret_is_not_shown() -> None:
     made = Security.ephemeral()
     assert made.secret.decode() not in repr(made)
+
+
+def test_who_has_a_key_is_told_that_a_scheduler_has_none_and_not_that_it_has_another() -> None:
+    told = str(openness(Address.parse("tcp://head:2345")))
+    assert told.startswith("tcp://head:2345 has no keys, and this program has one: it was started with --insecure")
+    assert "another key" not in told
+
+
+def test_who_joins_makes_the_users_own_key_and_none_that_was_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = str(tmp_path / "none" / "k")
+    with pytest.raises(KeyFileError, match=f"there is no key file {named}: copy the cluster's key there"):
+        joining_security(named)
+    for join in (joining_security, surrounding_security):
+        with pytest.raises(KeyFileError, match=f"there is no key file {named}"):
+            join(environ={"SCALER_KEY_FILE": named})
+    assert not (tmp_path / "none").exists()
+    caplog.set_level("INFO", "scaler.keys")
+    own = joining_security(environ={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert caplog.messages == [f"made a new key, {own.origin}: programs on other hosts need a copy of it"]
+    assert joining_security(environ={**own.to_env(), "SCALER_KEY_FILE": named}) == own
+    assert joining_security(environ={"XDG_CONFIG_HOME": str(tmp_path)}) == own
+    assert security_of(named, False).origin == named
+    assert caplog.messages[1:] == [f"made a new key, {named}: programs on other hosts need a copy of it"]
+    load_or_create(environ={"XDG_CONFIG_HOME": str(tmp_path / "local")})
+    assert len(caplog.messages) == 2
+
+
+def test_the_switch_for_clusters_without_keys_is_heeded_by_who_is_told_nothing_else(tmp_path: Path) -> None:
+    environ = {"SCALER_INSECURE": "1", "XDG_CONFIG_HOME": str(tmp_path)}
+    assert surrounding_security(environ) == Security.none()
+    made = Security.ephemeral()
+    assert surrounding_security({**environ, **made.to_env()}) == made  # that of its parent
+    assert known_security(None, False, environ) == load_or_create(environ=environ)  # --no-insecure
+    assert not surrounding_security({**environ, "SCALER_INSECURE": "no"}).insecure
+    with pytest.raises(KeyFileError, match="SCALER_INSECURE must be 1 or 0, not 'maybe'"):
+        surrounding_security({"SCALER_INSECURE": "maybe"})
 
 
 def test_who_only_asks_makes_no_key_where_none_is(tmp_path: Path) -> None:

@@ -28,11 +28,10 @@ from scaler.monitor.dashboard.handlers import Application
 from scaler.monitor.dashboard.layout import View
 from scaler.monitor.dashboard.live import LivePage, Sight
 from scaler.monitor.dashboard.pages import PAGES, Page
-from scaler.monitor.listening import listener, names_of, tls_of
+from scaler.monitor.listening import keys_of, listener, names_of, tls_of, url_of
 from scaler.monitor.metrics import Exposition
 from scaler.monitor.output import place_of
 from scaler.monitor.watcher import Seen, Watcher
-from scaler.transport import known_security
 from scaler.transport.notices import Notices
 
 _notices = Notices(logging.getLogger("scaler.ui"))
@@ -108,10 +107,11 @@ class Board:
 
 def watched(config: DashboardConfig, on_change: Callable[[Seen], None]) -> AbstractContextManager[object]:
     """A watcher of what the configuration says. Raises `ConnectionFailed`."""
-    security = known_security(config.key_file)
+    security, if_refused = keys_of(config)
     return Watcher(
-        config.monitor, config.interval, security=security, name="scaler_ui", on_change=on_change, waits=config.wait
-    )
+        config.monitor, config.interval, security=security, if_refused=if_refused, name="scaler_ui",
+        on_change=on_change, waits=config.wait,
+    )  # fmt: skip
 
 
 def run(config: DashboardConfig, say: Callable[[str], object], watch: Watch = watched) -> int:
@@ -148,10 +148,8 @@ def run(config: DashboardConfig, say: Callable[[str], object], watch: Watch = wa
         server.start()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: loop.add_callback_from_signal(loop.stop))
-        scheme = "https" if tls is not None else "http"
         path = "/" + (config.prefix.strip("/") + "/" if config.prefix.strip("/") else "")
-        shown = f"[{config.host}]" if ":" in config.host else config.host
-        say(f"{scheme}://{shown}:{port}{path}?token={token}")
+        say(f"{url_of(config, port)}{path}?token={token}")
         loop.start()
         server.stop()
     return 0
