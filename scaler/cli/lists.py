@@ -44,8 +44,7 @@ def _whole(found: dict[str, Any]) -> str:
         f"{size(found['spilled_bytes'])} of it on disk, {size(found['fetched_bytes'])} fetched between hosts",
     }
     if scheduler["partner"]:
-        agents = count(scheduler["roster"])
-        lines["pair"] = f"with the scheduler at {inert(scheduler['partner'])}; {agents} agents that both count"
+        lines["pair"] = _pair(scheduler)
     if scheduler["trouble"]:
         lines["trouble"] = f"nothing is handed out: {inert(scheduler['trouble'])}"
     if scheduler["awaited"]:
@@ -61,6 +60,19 @@ def _whole(found: dict[str, Any]) -> str:
         warning = {"insecure": exposure.words}
         lines = lines | warning if exposure.is_quiet else warning | lines
     return "\n".join(f"{padded(name, 10, left=True)}{line}" for name, line in lines.items())
+
+
+def _pair(scheduler: dict[str, Any]) -> str:
+    """What the other one of a pair does, and how many agents decide who leads."""
+    from scaler.monitor.formats import count, duration, inert
+
+    other, agents = f"with the scheduler at {inert(scheduler['partner'])}", count(scheduler["roster"])
+    if scheduler["partner_silence_s"]:
+        silent = duration(int(1e6 * scheduler["partner_silence_s"]))
+        consequence = "" if scheduler["stands_by"] else ": nobody stands by"
+        return f"{other}, which has not been heard for {silent}{consequence}; {agents} agents count"
+    role = "leads, and this one stands by" if scheduler["stands_by"] else "stands by"
+    return f"{other}, which {role}; {agents} agents that both count"
 
 
 def _table(listed: Listed) -> str:

@@ -95,7 +95,7 @@ def status(snapshot: Snapshot) -> Record:
 
 _OF_SCHEDULER = (
     "address", "version", "pid", "epoch", "uptime_s", "cpu_thousandths", "rss_bytes", "monitors", "partner", "roster",
-    "trouble", "awaited", "insecure",
+    "stands_by", "partner_silence_s", "trouble", "awaited", "insecure",
 )  # fmt: skip
 
 

@@ -62,6 +62,7 @@ def head(snapshot: Snapshot) -> dict[str, Any]:
             "address": scheduler.address, "version": scheduler.version, "pid": scheduler.pid, "epoch": scheduler.epoch,
             "uptime_s": scheduler.uptime, "cpu_thousandths": scheduler.cpu, "rss_bytes": scheduler.memory,
             "monitors": scheduler.monitors, "partner": scheduler.partner, "roster": scheduler.roster,
+            "stands_by": scheduler.stands_by, "partner_silence_s": scheduler.silence,
             "trouble": scheduler.trouble, "awaited": scheduler.awaited,
             "insecure": "" if exposure is None else exposure.words,
             "sent": snapshot.sent, "received": snapshot.received,

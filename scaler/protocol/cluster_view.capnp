@@ -19,9 +19,11 @@ struct SchedulerView {
   receivedCounts @13 :Data;     # u64
   partner @14 :Text;            # where the other one of a pair of schedulers is; empty for none
   roster @15 :UInt32;           # agents that count, of a pair
-  trouble @16 :Text;            # why nothing is handed out, in words; empty if it is
+  trouble @16 :Text;            # why nothing is handed out, in words; empty if it is, or it stands by for one that is heard
   awaited @17 :Text;            # whose work waits for which agents after the last scheduler, in words; empty if none does
   insecure @18 :Bool;           # without keys: it takes in whoever reaches it
+  standsBy @19 :Bool;           # for the other one of a pair, which leads
+  silence @20 :Float64;         # seconds for which the other one was not heard; 0 if it is, or there is none
 }
 struct RowCounts {
   waiting @0 :UInt64;

@@ -13,6 +13,7 @@ from scaler.scheduler.core.events import Publish
 from scaler.version import __version__
 
 if TYPE_CHECKING:
+    from scaler.protocol.messages.cluster_view import SchedulerView
     from scaler.scheduler.succession import Succession
 
 
@@ -40,8 +41,7 @@ class Publisher:
         scheduler.epoch, scheduler.pid, scheduler.version = self._epoch, os.getpid(), __version__
         scheduler.address, scheduler.insecure = self._address, self._insecure
         if self._succession is not None:
-            scheduler.epoch, scheduler.partner = self._succession.epoch, self._succession.partner
-            scheduler.roster, scheduler.trouble = self._succession.roster, self._succession.trouble
+            self._complete_pair(scheduler, self._succession, now)
         scheduler.time, scheduler.uptime = time.time(), now - self._began
         scheduler.cpu, scheduler.memory = self._use.look(now)
         sent, received = self._composition.sent, self._composition.received
@@ -49,3 +49,10 @@ class Publisher:
         scheduler.received_types = tuple(each.__name__ for each in received)
         scheduler.received_counts = u64(received.values())
         return Snapshot(wish.number, [encode_view(wish.view), wish.workers])
+
+    def _complete_pair(self, scheduler: SchedulerView, succession: Succession, now: float) -> None:
+        scheduler.epoch, scheduler.partner = succession.epoch, succession.partner
+        scheduler.roster, scheduler.stands_by = succession.roster, not succession.leads
+        scheduler.trouble = "" if succession.follows(now) else succession.trouble
+        if scheduler.partner:
+            scheduler.silence = succession.silence(now, self._began)

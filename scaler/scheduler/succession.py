@@ -171,6 +171,14 @@ class Succession:
         """The partner was heard a moment ago, whatever it is."""
         return now - self._heard <= SUSPECT
 
+    def follows(self, now: float) -> bool:
+        """It stands by for a partner that was heard a moment ago: all is well."""
+        return not self.leads and self.hears_partner(now)
+
+    def silence(self, now: float, began: float) -> float:
+        """Seconds for which the partner was not heard, or since this one `began`; 0 if that was a moment ago."""
+        return 0.0 if self.hears_partner(now) else now - max(self._heard, began)
+
     def has_standby(self, now: float) -> bool:
         """The partner was heard a moment ago, and stands by."""
         report = self._report

@@ -63,6 +63,17 @@ def test_the_one_that_leads_is_killed_and_no_row_runs_twice(daemons, pair, tmp_p
         assert late.submit(abs, -9).result(timeout=PATIENCE) == 9
 
 
+def test_the_status_of_a_pair_says_who_leads_and_when_nobody_stands_by(daemons, pair):
+    start_agents(daemons, 1)
+    both = f"pair      with the scheduler at {pair.second_address}, which stands by; 1 agents that both count"
+    until(lambda: both in command("status", pair.first_address).stdout, "a pair that counts its agent")
+    of_second = command("status", pair.second_address).stdout
+    assert f"with the scheduler at {pair.first_address}, which leads, and this one stands by; 1 " in of_second
+    assert "trouble" not in of_second
+    pair.second.signal(signal.SIGKILL)
+    until(lambda: "nobody stands by" in command("status", pair.first_address).stdout, "it to be missed")
+
+
 def test_a_hand_over_there_and_back(daemons, pair, tmp_path):
     start_agents(daemons, 2)
     client = daemons.client()

@@ -75,6 +75,21 @@ def test_long_names_are_cut_in_tables_and_whole_in_records():
     assert len(heads) < 200
 
 
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ({}, "which stands by; 3 agents that both count"),
+        ({"stands_by": True}, "which leads, and this one stands by; 3 agents that both count"),
+        ({"silence": 12.0}, "which has not been heard for 12.0s: nobody stands by; 3 agents count"),
+        ({"silence": 12.0, "stands_by": True}, "which has not been heard for 12.0s; 3 agents count"),
+    ],
+)
+def test_the_status_says_how_the_other_one_of_a_pair_is(snapshot, what, words):
+    scheduler = replace(snapshot.scheduler, partner="tcp://b:1", roster=3, **what)
+    whole = lists._whole(status(replace(snapshot, view=replace(snapshot.view, scheduler=scheduler))))
+    assert whole.endswith(f"\npair      with the scheduler at tcp://b:1, {words}")
+
+
 def test_the_status_counts_what_the_lists_have(snapshot):
     whole = status(snapshot)
     assert (whole["agents"], whole["workers"], whole["clients"]) == (4, 24, 3)

@@ -40,18 +40,23 @@ class SchedulerView(Part):
     #: where the other one of a pair of schedulers is, and how many agents count; empty and 0 if there is none
     partner: str = ""
     roster: int = 0
-    #: why nothing is handed out, in words; empty if it is
+    #: why nothing is handed out, in words; empty if it is, or if this one stands by for one that is heard
     trouble: str = ""
     #: whose work waits for which agents after the last scheduler, in words; empty if none does
     awaited: str = ""
     #: it has no keys (`--insecure`): it takes in whoever reaches it
     insecure: bool = False
+    #: it stands by for the other one of a pair
+    stands_by: bool = False
+    #: seconds for which the other one was not heard, or since this one began; 0 if it is heard, or there is none
+    silence: float = 0.0
 
     def validate(self) -> None:
         """Raise `Malformed` when the columns contradict each other."""
         require(len(self.sent_types) == len(self.sent_counts), "a count for each type of message sent")
         require(len(self.received_types) == len(self.received_counts), "a count for each type of message received")
-        require(0 <= self.time < NEVER and 0 <= self.uptime < NEVER, "times that a calendar has")
+        times = (self.time, self.uptime, self.silence)
+        require(all(0 <= each < NEVER for each in times), "times that a calendar has")
 
 
 @record
