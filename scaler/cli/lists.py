@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,8 @@ from scaler.errors import ScalerError
 if TYPE_CHECKING:
     from scaler.monitor.listing import Listed
 
-#: columns of a terminal that a text takes in a table, at most; JSON has it whole
-LONGEST = 80
+#: columns of a terminal that a text has at least, also where a row does not fit then
+SHORTEST = 12
 
 
 def _status(address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:
@@ -75,22 +76,41 @@ def _pair(scheduler: dict[str, Any]) -> str:
     return f"{other}, which {role}; {agents} agents that both count"
 
 
-def _table(listed: Listed) -> str:
-    """Columns as wide as they have to be; texts at the left of them, long ones cut, figures at the right."""
+def _table(listed: Listed, screen: int | None) -> str:
+    """Columns as wide as they have to be: texts at the left of them, figures at the right.
+
+    Where it goes to a `screen` of so many columns, the longest texts are cut to what there is room for.
+    """
     from scaler.monitor.formats import padded, width
     from scaler.monitor.sayable import sayable
 
     columns = listed.table.columns
-    cells = [
-        [column.shorten(cell, LONGEST) for column, cell in zip(columns, row, strict=True)]
-        for row in sayable(tuple(listed.cells()), sys.stdout.encoding)
-    ]
+    cells = [list(row) for row in sayable(tuple(listed.cells()), sys.stdout.encoding)]
     widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
     lefts = [column.is_text for column in columns]
+    longest = None if screen is None else _room_for_texts(widths, lefts, screen)
+    if longest is not None:
+        cells = [[column.shorten(cell, longest) for column, cell in zip(columns, row, strict=True)] for row in cells]
+        widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(padded(cell, room, left=left) for cell, room, left in zip(row, widths, lefts, strict=True)).rstrip()
         for row in cells
     )
+
+
+def _room_for_texts(widths: list[int], are_texts: list[bool], screen: int) -> int | None:
+    """How long a text may be so that a row fits the screen, as far as that is possible; None if all of them do."""
+    of_texts = [wide for wide, is_text in zip(widths, are_texts, strict=True) if is_text]
+    room = screen - 2 * (len(widths) - 1) - (sum(widths) - sum(of_texts))
+    if sum(of_texts) <= room or not of_texts:
+        return None
+    fitting = (most for most in range(max(of_texts), SHORTEST, -1) if sum(min(most, each) for each in of_texts) <= room)
+    return next(fitting, SHORTEST)
+
+
+def _screen() -> int | None:
+    """Columns of the terminal that reads this; None if it is a file or a program, for which nothing is cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _listing(kind: str) -> Callable[..., int]:
@@ -106,7 +126,7 @@ def _listing(kind: str) -> Callable[..., int]:
 
         def write() -> None:
             if not as_json:
-                print(_table(listed))
+                print(_table(listed, _screen()))
                 return
             for record in listed.records:
                 print(json.dumps(record))

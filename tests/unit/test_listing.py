@@ -63,16 +63,22 @@ def test_an_unknown_column_is_said_with_those_that_there_are(snapshot):
         listed("clients", snapshot, Filters(sort="cpu"))
 
 
-def test_long_names_are_cut_in_tables_and_whole_in_records():
+def test_long_names_are_cut_to_what_a_terminal_has_room_for_and_whole_elsewhere():
     snapshot = SyntheticCluster(functions=5).snapshot()
     names = tuple(f"module.{'f' * 500}_{number}" for number in range(len(snapshot.functions)))
     snapshot.functions.names = names
     long = listed("functions", snapshot, Filters())
     assert {record["function"] for record in long.records} == set(names)
-    heads, *lines = lists._table(long).split("\n")
-    assert {len(line.partition(" ")[0]) for line in lines} == {lists.LONGEST}
-    assert {line.partition(" ")[0][-4:] for line in lines} == {f"ff_{number}" for number in range(len(names))}
-    assert len(heads) < 200
+    _, *lines = lists._table(long, None).split("\n")
+    assert {line.partition(" ")[0] for line in lines} == set(names)
+    for screen in (150, 400):
+        table = lists._table(long, screen)
+        assert max(map(len, table.split("\n"))) == screen
+        _, *lines = table.split("\n")
+        assert {line.partition(" ")[0][-4:] for line in lines} == {f"ff_{number}" for number in range(len(names))}
+    assert lists._table(long, 1000) == lists._table(long, None)
+    _, *lines = lists._table(long, 20).split("\n")
+    assert {len(line.partition(" ")[0]) for line in lines} == {lists.SHORTEST}
 
 
 @pytest.mark.parametrize(
