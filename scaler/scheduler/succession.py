@@ -619,9 +619,10 @@ class Succession:
             self.wishes.append(HandOut(False, "it stands by"))
         self.hands_out, self.trouble = False, "it stands by"
         self._next_beat = float("-inf")
+        level = "WARNING" if self._yielding is None else "INFO"
         if self._yielding is not None:
             self._answer("")
-        self.wishes.append(Log("WARNING", f"Scheduler: stands by from now on: {reason}"))
+        self.wishes.append(Log(level, f"Scheduler: stands by from now on: {reason}"))
         self.wishes.append(StepDown(reason))
 
     def _answer(self, error: str) -> None:
@@ -643,7 +644,7 @@ class Succession:
         if may:
             self._teller = ""
             self.wishes.append(Log("INFO", "Scheduler: hands out rows"))
-        else:
+        elif self._yielding is None:  # as planned otherwise, which the log has
             self.wishes.append(
                 Log("WARNING", f"Scheduler: hands out nothing for now: {reason} (scaler promote {self.address})")
             )

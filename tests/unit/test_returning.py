@@ -564,7 +564,7 @@ def test_a_client_that_does_not_say_all_again_is_given_up(fake: FakeScheduler) -
     words = (
         f"client {CLIENT} (client-{CLIENT}) is gone: said nothing for 60 s of what it has said to the last scheduler"
     )
-    assert f"{words}; dropped 0 rows" in fake.log
+    assert words in fake.log
     assert [message.client for message in fake.heard(AGENT, ClientDeparture)] == [CLIENT]
     assert not fake.core.state.returning
 

@@ -591,6 +591,7 @@ def test_a_hand_over(pair: Pair) -> None:
     kept = [i for i, wish in enumerate(wanted) if wish == KeepJobs(False)]
     assert kept
     assert kept[0] < next(i for i, wish in enumerate(wanted) if isinstance(wish, StepDown))
+    assert [wish.text for wish in wanted if isinstance(wish, Log) and wish.level == "WARNING"] == []  # as planned
     assert not pair.b.hands_out
     pair.agents(range(1, 4), pair.b)
     assert pair.b.hands_out

@@ -169,7 +169,8 @@ def drop_monitor(state: ClusterState, out: Outgoing, monitor: MonitorRecord, rea
 
 def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason: str) -> None:
     """A client is gone, and all of it with it, but for what its tasks have submitted as other clients (`roots`)."""
-    out.log("INFO", f"client {client.number} ({client.name}) is gone: {reason}; dropped {client.outstanding} rows")
+    dropped = f"; dropped {client.outstanding} rows" if client.outstanding else ""
+    out.log("INFO", f"client {client.number} ({client.name}) is gone: {reason}{dropped}")
     returning.lose_client(state, out, client.number)
     forget_work(state, out, client, stays=False)
     state.queues.release(client.number)
