@@ -32,8 +32,10 @@ from scaler.common.long_lived import collect_rarely, keep_little_memory
 from scaler.common.loop import Ending, ending_signals, ignore_ending_signals, make_loop
 from scaler.common.process_limits import words_of
 from scaler.common.side_thread import SideThread
+from scaler.common.unexpected_end import tell_end
 from scaler.config import AgentConfig, OptionError
 from scaler.errors import (
+    AddressInUse,
     ConnectionFailed,
     ConnectionTimeout,
     HandshakeRefused,
@@ -156,7 +158,8 @@ class Daemon:
         try:
             self._alive = None if config.alive_file is None else AliveFile(config.alive_file)
         except OSError as error:
-            raise OptionError("alive_file", f"cannot be written: {error}") from error
+            said = f"cannot be written: {error.strerror or error}: {config.alive_file!r}"
+            raise OptionError("alive_file", said) from error
 
     def run(self, ending: Ending | None = None) -> None:
         """Serve until stopped."""
@@ -390,6 +393,14 @@ def _check_length(hello: Hello) -> None:
         raise OptionError(option, f"{trouble}: {said}, and {GREETING_BYTES:,} are heard")
 
 
+def _open(store: HostStore, security: Security, scheduler: Address) -> None:
+    """Have a store listen. Raises `AddressInUse`, `AddressError`."""
+    try:
+        store.open(security, scheduler, on_its_host=False)
+    except AddressInUse as error:
+        raise AddressInUse(f"the store of this host can't listen: {error} (--store-port)") from error
+
+
 def run(config: AgentConfig) -> int:
     """The program: serve until Ctrl-C, the cluster's shutdown or, after other signals, until drained; the exit code."""
     address = Address.parse(config.address)
@@ -409,7 +420,7 @@ def run(config: AgentConfig) -> int:
     except OSError as error:
         raise ScalerError(f"no store can be made: {words_of(error)}") from error
     try:
-        store.open(security, address, on_its_host=False)
+        _open(store, security, address)
         daemon = Daemon(config, address, security, zygote, store)
     except BaseException:
         store.close()
@@ -425,7 +436,7 @@ def run(config: AgentConfig) -> int:
     finally:
         ignore_ending_signals()
     if daemon.failure is not None:
-        logger.error("%s", daemon.failure)
+        tell_end(daemon.failure)
         return 1
     logger.info("ClusterProcess: ended")
     return 1 if daemon.is_unfit else 0

@@ -15,6 +15,7 @@ from scaler.common import log_lines
 from scaler.common.long_lived import collect_rarely, keep_little_memory
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import AgentConfig
+from scaler.errors import AddressInUse
 from scaler.transport import Address, Security, load_or_create
 
 logger = logging.getLogger("scaler.agent")
@@ -41,6 +42,10 @@ def main(options: dict[str, Any]) -> None:
     try:
         store.open(security, Address(options["bind"], 0), on_its_host=True)
         daemon = Daemon(config, Address.parse(config.address), security, None, store)
+    except AddressInUse as error:
+        store.close()
+        logger.error("the standalone store can't listen: %s (--standalone-store-port)", error)
+        raise SystemExit(1) from error
     except BaseException:
         store.close()
         raise

@@ -18,6 +18,12 @@ INTERVAL = 60.0
 
 
 def set_up(level: str, path: str) -> None:
+    """Begins the log of a program, which says first where it goes. Raises `ScalerError` as `direct`."""
+    direct(level, path)
+    logging.getLogger(__name__).info("logging to %r", (path,))
+
+
+def direct(level: str, path: str) -> None:
     """Sends the log of this process to a file, or to standard output for /dev/stdout (which may be a socket).
 
     Raises `ScalerError` when the file cannot be written.
@@ -31,7 +37,6 @@ def set_up(level: str, path: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    logging.getLogger(__name__).info("logging to %r", (path,))
 
 
 class _Complaints:

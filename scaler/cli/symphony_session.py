@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scaler.cli.logs import set_up
+from scaler.cli.logs import direct
 from scaler.symphony.process import main
 
 if __name__ == "__main__":
-    main(set_up)
+    main(direct)

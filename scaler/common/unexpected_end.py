@@ -1,4 +1,4 @@
-"""The last line of a daemon's log, should a defect of the engine end it: why. Whoever looks there finds it."""
+"""The last line of a daemon's log, should a failure or a defect of the engine end it: why. Whoever looks finds it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ def told_in_log(who: str, *expected: type[Exception]) -> Iterator[None]:
             with contextlib.suppress(OSError, ValueError):
                 sys.stderr.write(f"{said}; its log says more\n")
         raise SystemExit(1) from error
+
+
+def tell_end(why: str) -> None:
+    """Say in the log why this program ends with a failure; and on standard error, if the log is elsewhere."""
+    logger.error("%s", why)
+    if not _is_on_standard_stream() and sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{why}\n")
 
 
 def _is_on_standard_stream() -> bool:

@@ -21,6 +21,7 @@ from scaler.common.later_modules import LaterModules
 from scaler.common.long_lived import HeapTrim, collect_rarely
 from scaler.common.loop import Ending, ignore_ending_signals, make_loop
 from scaler.common.process_limits import lack_of_descriptors
+from scaler.common.unexpected_end import tell_end
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, AddressInUse, ObjectTooLarge, ProtocolError, ScalerError
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms, TurnedAway
@@ -532,7 +533,7 @@ def run(config: SchedulerConfig) -> int:
     except AddressError:
         raise  # the program was called wrongly, which its command line says
     except ScalerError as error:
-        logger.error("%s", error)
+        tell_end(str(error))
         return 1
     if security.is_ephemeral:
         logger.warning("no key file could be made: only programs that were given $SCALER_KEY can connect by tcp")
@@ -551,7 +552,7 @@ def run(config: SchedulerConfig) -> int:
         logger.critical("Scheduler: a defect, the state does not add up %s", error)
         return 1
     except ScalerError as error:
-        logger.error("%s", error)
+        tell_end(str(error))
         return 1
     finally:
         ignore_ending_signals()

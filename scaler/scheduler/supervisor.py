@@ -17,6 +17,7 @@ from scaler.common.children import die_with_parent
 from scaler.common.exits import describe_exit, exit_code
 from scaler.common.later_modules import load_all
 from scaler.common.loop import ending_signals, ignore_ending_signals
+from scaler.common.unexpected_end import tell_end
 from scaler.config import SchedulerConfig
 from scaler.errors import ScalerError
 from scaler.scheduler import server
@@ -124,7 +125,7 @@ class Supervisor:
         except KeyboardInterrupt:
             code = 0
         except ScalerError as error:
-            logger.error("%s", error)
+            tell_end(str(error))
             code = 2
         except BaseException as error:
             logger.exception("Scheduler: it ends by a defect: %s: %s", type(error).__name__, error)

@@ -35,8 +35,8 @@ PAUSE = 1.0
 GRACE = 5.0
 
 
-def main(set_up: Callable[[str, str], None]) -> None:
-    """Supervise until standard input ends, whose first line has the options; `set_up` begins the log.
+def main(direct_log: Callable[[str, str], None]) -> None:
+    """Supervise until standard input ends, whose first line has the options; `direct_log` has its log go there, too.
 
     One line goes back to the agent: it is empty, or says why there is no session.
     """
@@ -44,7 +44,7 @@ def main(set_up: Callable[[str, str], None]) -> None:
         signal.signal(number, signal.SIG_IGN)  # the agent decides when this ends
     with open(0, "rb", buffering=0, closefd=False) as agent:
         told = json.loads(agent.readline())
-    set_up(told["log_level"], told["log_path"])
+    direct_log(told["log_level"], told["log_path"])
     allow_descriptors(told["descriptors"])
     try:
         _supervise(told)

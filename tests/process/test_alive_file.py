@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_written_is_said_in_a_line():
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=30, check=False)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "alive_file cannot be written: [Errno 2] No such file or directory: '/nowhere/alive" in line
+    assert "alive_file cannot be written: No such file or directory: '/nowhere/alive'" in line
 
 
 def test_a_disk_that_is_full_later_is_complained_of_once(tmp_path, caplog):

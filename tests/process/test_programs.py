@@ -128,6 +128,28 @@ def test_an_address_in_use_is_said_in_one_line(daemons):
         SchedulerClusterCombo(daemons.address, n_workers=1)
 
 
+def test_a_start_that_fails_is_said_in_the_terminal_though_the_log_is_a_file(daemons, tmp_path):
+    daemons.start_scheduler()
+    for number, options in enumerate(((), ("--supervise",))):
+        log = tmp_path / f"log_{number}"
+        second = daemons.run("scaler_scheduler", "scheduler", *options, "--log-path", str(log), daemons.address)
+        assert second.ends(10) != 0
+        (line,) = second.text.splitlines()
+        assert line == f"another program listens at {daemons.address}: choose another port"
+        assert "[ERROR]" in log.read_text()
+
+
+def test_a_port_of_the_store_that_is_in_use_is_said_with_its_option(daemons):
+    daemons.start_scheduler()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        agent = daemons.run("scaler_cluster", "cluster", "-n", "1", "--store-port", port, daemons.address)
+        assert agent.ends(20) == 1
+    *_, line = agent.text.splitlines()
+    assert line.startswith("scaler_cluster: the store of this host can't listen: another program listens at tcp://")
+    assert line.endswith("choose another port (--store-port)")
+
+
 def test_a_scheduler_and_an_agent_without_keys_say_so_at_each_start(daemons):
     scheduler = daemons.start_scheduler("--insecure")
     (line,) = [line for line in scheduler.text.splitlines() if "insecure" in line]

@@ -48,9 +48,10 @@ def parent_of(_):
 
 
 def test_tasks_run_in_the_containers_of_the_service(symphony):
-    symphony.start()
+    running = symphony.start()
     client = symphony.daemons.client()
     assert client.submit(divmod, 17, 5).result(30) == (3, 2)
+    assert running.text.count("logging to") == 1
     assert client.submit(sorted, [3, 1, 2], reverse=True).result(30) == [3, 2, 1]
     assert client.map(lambda x: x * x, range(50)) == [x * x for x in range(50)]
     assert client.get({"a": 2, "b": (lambda x: x + 1, "a")}, ["b"]) == {"b": 3}
