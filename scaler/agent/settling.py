@@ -15,7 +15,9 @@ import time
 import types
 from collections.abc import Mapping, Sequence
 
+from scaler.common.log_lines import LineFormatter
 from scaler.worker.native_threads import share_what_is_loaded
+from scaler.worker.task_log import TaskLog
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +36,18 @@ class WorkerOptions:
 
 
 def _leave_log() -> None:
-    """What tasks log goes to a standard stream, or as Python has it without handlers: files of a log are closed."""
+    """What tasks log goes where they print, and the rest to a standard stream: files of a log are closed."""
     root = logging.getLogger()
-    root.handlers[:] = [each for each in root.handlers if not _is_of_file(each)]
+    root.handlers[:] = [left for each in root.handlers if (left := _left_of(each)) is not None]
+
+
+def _left_of(handler: logging.Handler) -> logging.Handler | None:
+    """What workers have of a handler of the agent; those that a user has made stay as they are."""
+    is_of_file = _is_of_file(handler)
+    if not isinstance(handler.formatter, LineFormatter):
+        return None if is_of_file else handler
+    assert logging.lastResort is not None
+    return TaskLog(logging.lastResort if is_of_file else handler)
 
 
 def _is_of_file(handler: logging.Handler) -> bool:

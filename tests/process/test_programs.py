@@ -103,18 +103,27 @@ def test_what_tasks_log_is_in_a_file_that_is_the_agents_log(daemons, tmp_path):
     until(lambda: re.search(r"(?m)^\[WARNING\].*speak\[\d+\]: heard of 4$", log.read_text()), "what was logged")
 
 
-def test_what_tasks_print_is_in_the_agents_log_with_the_tasks_name(daemons):
+@pytest.mark.parametrize("is_file", [False, True])
+def test_what_tasks_print_and_log_is_in_the_agents_log_with_the_tasks_name(daemons, tmp_path, is_file):
     def speak(x):
+        import logging
         import sys
 
         print("hello from", x)
         print("a warning from", x, file=sys.stderr)
+        logging.info("noted by %d", x)
+        logging.getLogger("mine").error("an error of %d", x)
 
     daemons.start_scheduler()
-    agent = daemons.start_agent(1)
+    log = tmp_path / "log"
+    arguments = ("-n", "1", "--drain-grace", "0", *(["--log-path", str(log)] if is_file else []), daemons.address)
+    agent = daemons.run("scaler_cluster", "cluster", *arguments)
     daemons.client().submit(speak, 7).result(20)
-    agent.says(r"\[INFO\].*speak\[\d+\]: hello from 7")
-    agent.says(r"\[WARNING\].*speak\[\d+\]: a warning from 7")
+    for line in (
+        r"\[INFO\].*speak\[\d+\]: hello from 7", r"\[WARNING\].*speak\[\d+\]: a warning from 7",
+        r"\[INFO\].*speak\[\d+\]: noted by 7", r"\[WARNING\].*speak\[\d+\]: ERROR: an error of 7",
+    ):  # fmt: skip
+        until(lambda line=line: re.search(line, log.read_text() if is_file else agent.text), line)
 
 
 def test_an_address_in_use_is_said_in_one_line(daemons):
