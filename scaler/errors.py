@@ -10,7 +10,7 @@
     │   └── ForkedClient             the client belongs to the parent of this forked process: make a new one here
     ├── AddressError                 an address that cannot be read; says the form it wants (also ValueError)
     ├── AddressInUse                 something listens there already: choose another port (also OSError)
-    ├── KeyFileError                 a key file that others can read, or a damaged one; says what to do
+    ├── KeyFileError                 a key file that others can read, is damaged or is not there; says what to do
     ├── TaskFailed                   one task has no result, for a reason that is not an exception of the user's code
     │   ├── TaskError                it raised something that cannot travel; the text of it is here
     │   ├── WorkerLost               its worker died (signal, exit code) more often than retries_on_loss allows
@@ -79,7 +79,7 @@ class AddressInUse(ScalerError, OSError):
 
 
 class KeyFileError(ScalerError):
-    """A key that cannot be used: readable by others, damaged, or it cannot be made where it was asked for."""
+    """A key that cannot be used: readable by others, damaged, not where it was said to be, or not to be made there."""
 
 
 class UnknownTask(ScalerError):
