@@ -201,7 +201,7 @@ def test_garbage_on_the_local_socket_ends_that_connection_alone(echo: Echo, garb
     ids=["own keys", "knows the public key", "no keys"],
 )
 def test_whoever_has_another_key_is_turned_away_and_told_so(echo: Echo, other: Security) -> None:
-    with pytest.raises(HandshakeRefused, match="was started with another key|was started with keys"):
+    with pytest.raises(HandshakeRefused, match=r"was started with another key|was started with keys"):
         connect(echo.address, other, timeout=_DEADLINE, shortcut=False, retry=True)
 
 
