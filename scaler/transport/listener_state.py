@@ -63,6 +63,7 @@ class ListenerState:
             try:
                 self._others = open_descriptors() - self.connections
             except OSError:  # not even one for the look
+                self._others = most - self.connections
                 return False
             self._looked = now
         return self.connections + self._others < usable(most)

@@ -183,7 +183,8 @@ def test_where_descriptors_are_few_silent_connections_keep_nobody_out(daemons, f
         assert daemons.client(timeout=20).submit(double, 4).result(20) == 8
         daemons.scheduler.says("it did not say who it is")
         assert len(re.findall("it did not say who it is", daemons.scheduler.text)) == 1
-        assert len(re.findall("no new connections for now: .* a process may have 64 open", daemons.scheduler.text)) == 1
+        told = re.findall("no new connections for now: .* a process may have 64 open", daemons.scheduler.text)
+        assert 1 <= len(told) <= 2, told  # by who listens for programs, and for monitors
     finally:
         for raw in silent:
             raw.close()

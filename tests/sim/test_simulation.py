@@ -152,7 +152,7 @@ def test_rows_are_given_back_for_idle_agents_of_other_capabilities() -> None:
 
 def test_workers_that_are_stopped_come_to_rows_that_were_taken_back_meanwhile() -> None:
     """That none of these is begun twice is checked in each run; here, that there are some."""
-    met = sum((run(seed, "stopped workers").world.revoked for seed in seeds(18, 5)), Counter())
+    met = sum((run(seed, "stopped workers").world.revoked for seed in seeds(24, 5)), Counter())
     assert {"asked", "found"} <= met.keys()
 
 

@@ -140,18 +140,20 @@ def _begin_for_others(state: ClusterState, asks: Requests) -> None:
     for group in list(islice(state.standing.rich, SPARE_LOOKS)):
         for agent in list(islice(group.surplus, MOST_LOOKED)):
             group.surplus[agent] = group.surplus.pop(agent)
-            rows = _excess(agent.load, state.now)
+            rows = _excess(agent.load)
             if rows and group.purpose not in agent.load.exhausted and not state.returning.may_have_more(agent.number):
                 latest = next(reversed(agent.batches)).client
                 if any(queue.has_others(latest) for queue in waiting):
                     asks.append((agent, _request(group, agent, rows, [])))
 
 
-def _excess(load: Load, now: float) -> int:
-    """Rows that an agent has beyond its window, by what its rows take now; 0 if they are not worth taking back."""
-    each = max(load.recent_us or 0.0, 1e6 * (now - load.quiet_since))
-    rows = load.outstanding - placement.window(load.workers, each or None)
-    return rows if rows * each >= EXCESS_US * load.workers and load.recalling is None else 0
+def _excess(load: Load) -> int:
+    """Rows that an agent has beyond its window; 0 if they are not worth taking back.
+
+    By what its last rows took: if that were too little for those that it has, it would be given them again.
+    """
+    rows = load.outstanding - load.window
+    return rows if rows * (load.recent_us or 0.0) >= EXCESS_US * load.workers and load.recalling is None else 0
 
 
 # ---- agents of other capabilities ------------------------------------------------------------------------------------
