@@ -23,7 +23,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from cloudpickle import cloudpickle
 
@@ -105,14 +105,17 @@ class InSpace:
         self.space.keep(brought)
 
 
-class _Now(NamedTuple):
+class _Now:
     """What is decoded now belongs to this."""
 
-    space: Space
-    #: with the function that is decoded, or runs
-    brought: Brought
-    #: what runs; None while a function is decoded
-    running: InSpace | None
+    __slots__ = ("brought", "running", "space")
+
+    def __init__(self, space: Space, brought: Brought, running: InSpace | None) -> None:
+        self.space = space
+        #: with the function that is decoded, or runs
+        self.brought = brought
+        #: what runs; None while a function is decoded
+        self.running = running
 
 
 _now: _Now | None = None
