@@ -392,8 +392,10 @@ def _next_idle(queue: SpanQueue[Batch], group: AgentGroup, later: int) -> tuple[
     load, slots = agent.load, group.slots
     share = -(-queue.rows // (len(idle) + later))
     need = (load.workers - load.outstanding) // slots
+    if share <= need:
+        return agent, share
     most = min(load.window, window(load.workers, queue.head.function.duration_us))
-    return agent, share if share < need else max(need, min(share, (most - load.outstanding) // slots))
+    return agent, max(need, min(share, (most - load.outstanding) // slots))
 
 
 def _next_open(queue: SpanQueue[Batch], group: AgentGroup, later: int) -> tuple[AgentRecord | None, int]:
