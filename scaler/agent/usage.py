@@ -27,6 +27,8 @@ class Usage:
         #: workers run rows
         self.is_busy = False
         self._looked = 0.0
+        #: clients have asked for room in the store lately: until then they may do so again, seconds
+        self._asked_until = 0.0
         self._cpu_due = 0.0
         self._cpu = 0.0
         #: clock ticks of all processors: in all, and idle
@@ -36,7 +38,7 @@ class Usage:
         """Workers run rows now, or don't any more: a row that takes long is to be seen soon, a short one not at all."""
         if is_busy != self.is_busy:
             self.is_busy = is_busy
-            self.due = min(self.due, now + FIRST) if is_busy else self._looked + QUIET
+            self.due = min(self.due, now + FIRST) if self.is_wanted(now) else self._looked + QUIET
 
     def sample(
         self,
@@ -48,13 +50,20 @@ class Usage:
     ) -> Sampled:
         """Look now; `pids`, what was `begun` and the dispatch `reached` by slot, and the directory of the store."""
         self._looked = now
-        self.due = now + (BUSY if self.is_busy else QUIET)
+        asked = take_asked(directory)
+        if asked:
+            self._asked_until = now + QUIET
+        self.due = now + (BUSY if self.is_wanted(now) else QUIET)
         if now >= self._cpu_due:
             self._cpu_due = now + QUIET
             self._look_at_processors()
         memory = {slot: private_memory(pid) for slot, pid in pids.items()}
         halted = [slot for slot, taken in memory.items() if not taken and _has_halted(pids[slot])]
-        return Sampled(memory, self._cpu, _short(directory), begun, reached, halted)
+        return Sampled(memory, self._cpu, _short(directory) + asked, begun, reached, halted)
+
+    def is_wanted(self, now: float) -> bool:
+        """Somebody waits for what a look brings about: it has to be taken though nothing else happens."""
+        return self.is_busy or now < self._asked_until
 
     def _look_at_processors(self) -> None:
         try:
@@ -71,13 +80,12 @@ class Usage:
 
 
 def _short(directory: str) -> int:
-    """Bytes that the store's file system has free less than it should, or than a client asks for."""
+    """Bytes that a file system has free less than it should."""
     try:
         status = os.statvfs(directory)
     except OSError:
         return 0
-    lacking = max(0, status.f_blocks * FREE // 100 - status.f_bavail) * status.f_frsize
-    return max(lacking, take_asked(directory))
+    return max(0, status.f_blocks * FREE // 100 - status.f_bavail) * status.f_frsize
 
 
 def _has_halted(pid: int) -> bool:
