@@ -180,7 +180,7 @@ class AgentShell:
     def wake(self) -> float | None:
         """When `gather` and the core should be called again though nothing happened."""
         wake = self._core_wake
-        usage = self._usage.due if self._usage.is_wanted(time.monotonic()) else None
+        usage = self._usage.due if self._usage.is_wanted else None
         for other in (self._store.wake, usage, self._measuring.due, self._workers.due):
             if other is not None and (wake is None or other < wake):
                 wake = other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 
@@ -27,8 +28,9 @@ class Usage:
         #: workers run rows
         self.is_busy = False
         self._looked = 0.0
-        #: clients have asked for room in the store lately: until then they may do so again, seconds
-        self._asked_until = 0.0
+        #: clients have asked for room in the store lately, and may do so again; when one has last, seconds
+        self._is_asked = False
+        self._asked = -math.inf
         self._cpu_due = 0.0
         self._cpu = 0.0
         #: clock ticks of all processors: in all, and idle
@@ -38,7 +40,7 @@ class Usage:
         """Workers run rows now, or don't any more: a row that takes long is to be seen soon, a short one not at all."""
         if is_busy != self.is_busy:
             self.is_busy = is_busy
-            self.due = min(self.due, now + FIRST) if self.is_wanted(now) else self._looked + QUIET
+            self.due = min(self.due, now + FIRST) if self.is_wanted else self._looked + QUIET
 
     def sample(
         self,
@@ -52,8 +54,9 @@ class Usage:
         self._looked = now
         asked = take_asked(directory)
         if asked:
-            self._asked_until = now + QUIET
-        self.due = now + (BUSY if self.is_wanted(now) else QUIET)
+            self._asked = now
+        self._is_asked = now < self._asked + QUIET
+        self.due = now + (BUSY if self.is_wanted else QUIET)
         if now >= self._cpu_due:
             self._cpu_due = now + QUIET
             self._look_at_processors()
@@ -61,9 +64,10 @@ class Usage:
         halted = [slot for slot, taken in memory.items() if not taken and _has_halted(pids[slot])]
         return Sampled(memory, self._cpu, _short(directory) + asked, begun, reached, halted)
 
-    def is_wanted(self, now: float) -> bool:
+    @property
+    def is_wanted(self) -> bool:
         """Somebody waits for what a look brings about: it has to be taken though nothing else happens."""
-        return self.is_busy or now < self._asked_until
+        return self.is_busy or self._is_asked
 
     def _look_at_processors(self) -> None:
         try:

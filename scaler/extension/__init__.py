@@ -20,7 +20,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     PreparedFunctions                                                   and for what is called after it,
     InSpace, SpaceBegins, begin_in_space                                with the globals that it has left
     name_of, pickled, pickled_if_small, SCALAR_TYPES                    functions and values, as the engine sees them
-    fresh_function, made_function                                       functions that have a state, as each row has it
+    fresh_function                                                      functions that have a state, as each row has it
     note_item                                                           errors, as the engine tells of them
 
 Each says whether it blocks and who may call it. Names are imported when they are first used (PEP 562): what runs in
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         surrounding_serializer,
     )
     from scaler.extension.clusters import begin_local_cluster
-    from scaler.extension.in_worker import forget_run, made_function, run_once, task_root, worker_slot_lent
+    from scaler.extension.in_worker import forget_run, run_once, task_root, worker_slot_lent
     from scaler.extension.interrupts import (
         abandon,
         has_ended_program,
@@ -104,7 +104,6 @@ __all__ = [
     "is_interrupt",
     "issue_warnings",
     "lifetime_of",
-    "made_function",
     "memmaps_shared",
     "name_of",
     "note_item",
@@ -153,7 +152,6 @@ _HOMES = {
     "is_interrupt": "scaler.extension.interrupts",
     "issue_warnings": "scaler.extension.submitting",
     "lifetime_of": "scaler.extension.clients",
-    "made_function": "scaler.extension.in_worker",
     "memmaps_shared": "scaler.extension.clients",
     "name_of": "scaler.extension.values",
     "note_item": "scaler.common.item_note",

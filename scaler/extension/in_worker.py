@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from scaler.serialize import class_states
-from scaler.serialize.fresh_functions import FreshFunction
 from scaler.worker import context, leftovers
 
 #: keys of what has been run in this process, or is being run
@@ -40,14 +39,6 @@ def forget_run(key: str) -> bool:
     was_run = key in _keys
     _keys.discard(key)
     return was_run
-
-
-def made_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The user's function for one call, of what `fresh_function` has made; others are returned as they are.
-
-    Raises SerializationError if it can't be unpickled.
-    """
-    return function.made() if type(function) is FreshFunction else function
 
 
 def task_root() -> int:

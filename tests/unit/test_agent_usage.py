@@ -62,13 +62,13 @@ def test_a_writer_without_room_is_heard_until_it_has_some(usage, tmp_path, monke
 
 
 def test_who_waits_for_room_has_the_next_looks_taken_soon(usage, tmp_path):
-    assert not usage.is_wanted(100.5)
+    assert not usage.is_wanted
     RoomRequest(str(tmp_path)).ask(StoreFull(str(tmp_path), 5 << 20, 1 << 20))
     usage.sample({}, {}, {}, 101.0, str(tmp_path))
-    assert usage.is_wanted(101.5)
+    assert usage.is_wanted
     assert usage.due == 101.0 + BUSY
     usage.sample({}, {}, {}, 101.0 + 2 * QUIET, str(tmp_path))
-    assert not usage.is_wanted(101.5 + 2 * QUIET)
+    assert not usage.is_wanted
     assert usage.due == 101.0 + 3 * QUIET
 
 

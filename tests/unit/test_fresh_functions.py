@@ -16,7 +16,7 @@ import pytest
 from support.runner import CLIENT, Agent
 
 from scaler.errors import FunctionNotFound, SerializationError
-from scaler.extension import fresh_function, made_function
+from scaler.extension import fresh_function
 from scaler.protocol.messages import EACH, GRAPH, SPREAD, TOGETHER
 from scaler.serialize import Serializer
 from scaler.serialize.call import decode_function, encode_call, encode_entries, encode_function, pack_function
@@ -234,11 +234,13 @@ def test_what_has_no_state_travels_as_it_is(function: Any) -> None:
 )  # fmt: skip
 def test_what_has_a_state_is_made_anew(function: Any) -> None:
     assert isinstance(fresh(function), FreshFunction)
-    assert type(made_function(fresh_function(function))) is type(function)
+    made = fresh_function(function)
+    assert isinstance(made, FreshFunction)
+    assert type(made.made()) is type(function)
 
 
 def test_who_has_no_state_is_not_made_anew() -> None:
-    assert made_function(len) is len
+    assert fresh_function(len) is len
 
 
 def test_a_state_that_cannot_be_pickled_is_told_as_that_of_any_function() -> None:

@@ -397,12 +397,17 @@ def fetch_together(here: Host, totals: dict[Key, int], source: str) -> None:
     transfer.cancel((1, 1))
 
 
+def several(there: Host) -> dict[Key, int]:
+    """Objects that it has got, and their sizes."""
+    return {key: put(there, 1000, key)[1] for key in [(7, number) for number in range(1, 4)]}
+
+
 def test_what_can_not_be_done_does_not_keep_the_rest_from_being_done(
     host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, here = host(), host()
-    keys = [(7, number) for number in range(1, 4)]
-    totals = {key: put(there, 1000, key)[1] for key in keys}
+    totals = several(there)
+    keys = list(totals)
     start = here.transfer._start
 
     def broken(key: Key, size: int, sources: Sequence[str]) -> None:
@@ -419,8 +424,8 @@ def test_without_a_thread_for_a_connection_its_store_can_not_be_reached_for_now(
     host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, here = host(), host()
-    keys = [(7, number) for number in range(1, 4)]
-    totals = {key: put(there, 1000, key)[1] for key in keys}
+    totals = several(there)
+    keys = list(totals)
     start, refused = threading.Thread.start, list[str]()
 
     def refuse(thread: threading.Thread) -> None:

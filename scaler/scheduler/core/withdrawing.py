@@ -6,6 +6,7 @@ until they have answered: rows that come back for another reason meanwhile are t
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import TypeVar
 
 from scaler.common.spans import joined, within, without
 from scaler.errors import ProtocolError
@@ -27,6 +28,8 @@ from scaler.scheduler.state.agent_records import AgentRecord, Withdrawal
 from scaler.scheduler.state.batch_records import AGENT, DONE, Batch, attempts_of, lineage_of
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
+
+K = TypeVar("K")
 
 #: the spans of a batch that each of some agents has
 Elsewhere = dict[int, list[tuple[int, int]]]
@@ -54,7 +57,11 @@ def _named(client: ClientRecord, spans: Iterable[Span]) -> tuple[Named, list[Spa
             named[batch].append((lo, hi))
         else:
             named[batch] = [(lo, hi)]
-    return {batch: joined(each) if len(each) > 1 else each for batch, each in named.items()}, unknown
+    return _each_joined(named), unknown
+
+
+def _each_joined(found: dict[K, list[tuple[int, int]]]) -> dict[K, list[tuple[int, int]]]:
+    return {key: joined(each) if len(each) > 1 else each for key, each in found.items()}
 
 
 def spans_at(state: ClusterState, agent: AgentRecord, spans: Spans) -> Iterator[tuple[ClientRecord, Batch, int, int]]:
@@ -166,7 +173,7 @@ def _by_batch(spans: Iterable[Span]) -> Answered:
     found: Answered = {}
     for number, batch_id, lo, hi in spans:
         found.setdefault((number, batch_id), []).append((lo, hi))
-    return {key: joined(each) if len(each) > 1 else each for key, each in found.items()}
+    return _each_joined(found)
 
 
 def forward_begun(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskBegun) -> None:
