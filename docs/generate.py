@@ -12,7 +12,7 @@ import ast
 import importlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING
 from enum import Enum
 from pathlib import Path
@@ -204,15 +204,22 @@ def value(name: str, unit: str) -> str:
 
 
 def figures() -> str:
-    """A table of the constants that are numbers, with what the line before each says of it."""
-    lines = ["| what | figure | where |", "|---|---|---|"]
-    for path in sorted([*ROOT.glob("scaler/**/*.py"), *ROOT.glob("scaler_dask/**/*.py")]):
-        text = path.read_text()
-        for found in FIGURE.finditer(text):
-            said = " ".join(line.removeprefix("#:").strip() for line in found[1].splitlines()).replace("|", "\\|")
-            figures = ", ".join(f"`{figure}`" for figure in found[2].splitlines())
-            lines.append(f"| {said} | {figures} | `{path.relative_to(ROOT)}` |")
-    return "\n".join(lines)
+    """For each package a table of its constants that are numbers, with what the line before each says of it."""
+    parts = []
+    for name in ("scaler", "scaler_dask"):
+        for package in sorted(path.parent for path in (ROOT / name).rglob("__init__.py")):
+            lines = [line for path in sorted(package.glob("*.py")) for line in _figures_of(path)]
+            if lines:
+                head = [f"## {package.relative_to(ROOT)}", "", _first_line(package / "__init__.py"), ""]
+                parts.append("\n".join([*head, "| what | figure | where |", "|---|---|---|", *lines]))
+    return "\n\n".join(parts)
+
+
+def _figures_of(path: Path) -> Iterator[str]:
+    for found in FIGURE.finditer(path.read_text()):
+        said = " ".join(line.removeprefix("#:").strip() for line in found[1].splitlines()).replace("|", "\\|")
+        numbers = ", ".join(f"`{figure}`" for figure in found[2].splitlines())
+        yield f"| {said} | {numbers} | `{path.name}` |"
 
 
 PARTS: dict[str, Callable[[], str]] = {
