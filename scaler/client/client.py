@@ -14,7 +14,7 @@ from scaler.client.future import Future
 from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
 from scaler.client.submitting.map_sending import items_of
-from scaler.client.surroundings import Cluster, target_of
+from scaler.client.surroundings import Cluster, is_around, patience_with, target_of
 from scaler.common import advance, dashboards
 from scaler.common.renewed_lock import RenewedLock
 from scaler.compatibility.client_arguments import (
@@ -25,12 +25,11 @@ from scaler.compatibility.client_arguments import (
     reconnect_of,
 )
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
-from scaler.defaults import RECONNECT
 from scaler.graph import Node, Order, from_tuples
 from scaler.greenlets import refuse_patched
 from scaler.protocol.messages import PROFILE, STREAM
 from scaler.serialize.call import AnySerializer, check_serializer, key_of
-from scaler.transport import Security
+from scaler.transport import Address, Security
 from scaler.worker import context
 
 if TYPE_CHECKING:
@@ -49,7 +48,8 @@ class Client:
     `serializer`: a `Serializer` class used for functions, arguments and results one by one. Without an address and a
     serializer: that of the running task's client.
     `stream_output`: print here what tasks print. `profiling`: of all tasks, as of those submitted with it. `reconnect`:
-    seconds for which a lost scheduler is looked for. Arguments of the original: `scaler.compatibility`.
+    seconds for which a lost scheduler is looked for; by default 10, and in a task of its cluster as long as that task's
+    host does, which has no bound. Arguments of the original: `scaler.compatibility`.
     `security`: the keys to connect with, that of a cluster object (`cluster.security`), say. By default those of the
     address's cluster object or of the surrounding task, else the key in `SCALER_KEY`, none if `SCALER_INSECURE` is 1,
     else the key file that `SCALER_KEY_FILE` names, or the user's own.
@@ -75,7 +75,7 @@ class Client:
         timeout: float | None = None,
         serializer: AnySerializer | None = None,
         stream_output: bool = False,
-        reconnect: float = RECONNECT,
+        reconnect: float | None = None,
         security: Security | None = None,
         **originals: Unpack[ClientArguments],
     ) -> None:
@@ -87,8 +87,9 @@ class Client:
         task = context.current()
         if task is not None and address is None and serializer is None:
             serializer = task.serializer
-        if timeout is None and address is None and context.surroundings() is not None:
-            timeout = reconnect  # the scheduler was there a moment ago: if it is gone it may be about to come back
+        if timeout is None and is_around(target):
+            # the scheduler was there a moment ago: if it is gone it may be about to come back
+            timeout = patience_with(target, reconnect)
         # what is submitted inside a task comes before its siblings, so that trees are worked off depth first
         flags = (STREAM if stream_output else 0) | (PROFILE if profiling else 0)
         options = Options.make(priority=task.priority + 1 if task else 0, flags=flags)
@@ -395,7 +396,7 @@ class Client:
 
     def __reduce__(self) -> Any:
         parts = self._parts
-        return _in_task, (self.address, parts.serializer, dataclasses.astuple(self._options), parts.patience)
+        return _in_task, (self.address, parts.serializer, dataclasses.astuple(self._options), parts.reconnect)
 
 
 class _View(Client):
@@ -416,7 +417,7 @@ _connecting: defaultdict[tuple[int, str, Any], RenewedLock] = defaultdict(Renewe
 _connecting_lock = RenewedLock()
 
 
-def shared_client(address: str, serializer: AnySerializer | None = None, reconnect: float = RECONNECT) -> Client:
+def shared_client(address: str, serializer: AnySerializer | None = None, reconnect: float | None = None) -> Client:
     """The client whose views pickled ones become: one for each process, address and serializer.
 
     One that has given its scheduler up is followed by another. Blocks until there is a connection, and raises like
@@ -429,13 +430,14 @@ def shared_client(address: str, serializer: AnySerializer | None = None, reconne
     with connecting.lock:
         client = _shared.get(key)
         if client is None or client._parts.liveness.is_lost:
-            timeout = None if context.surroundings() is None else reconnect
+            in_task = context.surroundings() is not None
+            timeout = patience_with(Address.parse(address), reconnect) if in_task else None
             client = _shared[key] = Client(address, serializer=serializer, timeout=timeout, reconnect=reconnect)
         return client
 
 
 def _in_task(
-    address: str, serializer: AnySerializer | None, options: tuple[Any, ...], reconnect: float = RECONNECT
+    address: str, serializer: AnySerializer | None, options: tuple[Any, ...], reconnect: float | None = None
 ) -> Client:
     """What a pickled client becomes: the shared one with its options, and a task's tasks first of all."""
     client, own, task = shared_client(address, serializer, reconnect), Options(*options), context.current()

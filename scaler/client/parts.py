@@ -30,6 +30,7 @@ from scaler.client.submitting.map_sending import MapSender
 from scaler.client.submitting.object_sending import ObjectSender
 from scaler.client.submitting.submission import Submission
 from scaler.client.submitting.templates import Templates
+from scaler.client.surroundings import patience_with
 from scaler.client.task_warnings import TaskWarnings
 from scaler.client.values.arguments import Arguments
 from scaler.client.values.claimed_rows import ClaimedRows
@@ -65,8 +66,8 @@ class ClientParts:
     address: Address
     #: the keys that the scheduler knows it by
     security: Security
-    #: seconds for which a lost scheduler is looked for
-    patience: float
+    #: seconds for which a lost scheduler is looked for, as the user has said; None: nobody has
+    reconnect: float | None
     #: what no other client has
     identity: bytes
     serializer: AnySerializer | None
@@ -114,16 +115,16 @@ def connect(
     security: Security,
     name: str,
     timeout: float | None,
-    patience: float,
+    reconnect: float | None,
     serializer: AnySerializer | None,
 ) -> ClientParts:
     """Connect to the scheduler, and make all parts; the I/O thread runs when this returns.
 
     Blocks for at most `timeout` seconds, in which it waits for a scheduler that is not there yet; without `timeout` for
-    `ANSWER` seconds, if there is one. `patience`: seconds for which a lost scheduler is looked for. Raises
-    `ConnectionFailed`, `ConnectionTimeout`, `HandshakeRefused`.
+    `ANSWER` seconds, if there is one. `reconnect`: seconds for which a lost scheduler is looked for, if the
+    user has said how many. Raises `ConnectionFailed`, `ConnectionTimeout`, `HandshakeRefused`.
     """
-    wire = _connected(address, security, name, timeout, patience)
+    wire = _connected(address, security, name, timeout, patience_with(address, reconnect))
     driver, liveness = wire.driver, wire.liveness
     values = _values(wire, address, security, serializer)
     codec, arguments, stored_results = values.codec, values.arguments, values.stored_results
@@ -144,7 +145,7 @@ def connect(
     return ClientParts(
         address=address,
         security=security,
-        patience=patience,
+        reconnect=reconnect,
         identity=wire.line.identity,
         serializer=serializer,
         liveness=liveness,

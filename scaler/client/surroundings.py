@@ -1,11 +1,16 @@
-"""Where a client made in this process connects: the cluster around the running task, or the one in the environment."""
+"""Where a client made in this process connects: the cluster around the running task, or the one in the environment.
+
+And for how long it looks for a scheduler that is gone.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import reprlib
 from typing import Protocol
 
+from scaler.defaults import RECONNECT
 from scaler.transport import Address, Security, surrounding_security
 from scaler.worker import context
 
@@ -26,6 +31,23 @@ def surrounding_address() -> str | None:
     """The address of the cluster around the running task, else that in SCALER_ADDRESS; None if there is neither."""
     address = (context.surroundings() or {}).get("address") or os.environ.get("SCALER_ADDRESS")
     return Address.parse(address).url if address else None
+
+
+def patience_with(target: Address, reconnect: float | None) -> float:
+    """Seconds for which a client looks for its scheduler, as its user has said by `reconnect`, if they have.
+
+    In a task of the same cluster there is no bound else: its host waits for the scheduler as well, and whoever wants
+    the task's result, a durable job say, may be more patient than any number here.
+    """
+    if reconnect is not None:
+        return reconnect
+    return math.inf if is_around(target) else RECONNECT
+
+
+def is_around(target: Address) -> bool:
+    """This process runs tasks of the cluster whose scheduler is there."""
+    address = (context.surroundings() or {}).get("address")
+    return address is not None and target.for_client().url == Address.parse(address).for_client().url
 
 
 def target_of(address: str | Cluster | None, security: Security | None) -> tuple[Address, Security]:

@@ -38,7 +38,7 @@ IN_ORDER: tuple[str, ...] = (
 )
 
 
-def reconnect_of(originals: ClientArguments, reconnect: float) -> float:
+def reconnect_of(originals: ClientArguments, reconnect: float | None) -> float | None:
     """`reconnect` as these arguments have it. Raises TypeError for one that the original does not have either."""
     given: dict[str, Any] = dict(originals)
     refuse_unknown("Client", given, ClientArguments)

@@ -195,7 +195,7 @@ def countdown(client, n):
 
 def test_a_client_that_a_task_is_given_looks_for_a_lost_scheduler_as_long_as_its_original(start_cluster):
     with Client(start_cluster(1).address, reconnect=33.0) as client:
-        assert client.submit(lambda given: given._parts.patience, client).result(20) == 33.0
+        assert client.submit(lambda given: given._parts.reconnect, client).result(20) == 33.0
 
 
 def test_a_client_keeps_its_options_inside_a_task_and_its_tasks_come_first(start_cluster, connect):

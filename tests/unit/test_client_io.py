@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -241,6 +242,16 @@ def test_a_scheduler_that_refuses_right_behind_its_welcome_is_tried_again(start)
     first.go_away()
     until(lambda: any(isinstance(message, Task) for message in third.said))
     assert session.liveness.failure is None
+
+
+def test_a_scheduler_that_is_silent_in_the_handshake_is_left_for_another_however_patient_one_is(start, monkeypatch):
+    first, silent, third = FakeConnection(welcome()), FakeConnection(), FakeConnection(welcome())
+    session = start(first, silent, third, patience=math.inf)
+    session.submit(10)
+    monkeypatch.setattr(connector_module, "TRY", 0.05)
+    first.go_away()
+    until(lambda: any(isinstance(message, Task) for message in third.said))
+    assert silent.is_hung_up
 
 
 def test_a_scheduler_that_stays_away_ends_all_that_is_pending(start):

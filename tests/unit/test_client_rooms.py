@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import math
 import os
 import re
 import threading
@@ -14,6 +15,7 @@ from simulator.scripted import task
 from scaler.client import Client, ObjectRef
 from scaler.client import client as client_module
 from scaler.client import future as future_module
+from scaler.client import parts as parts_module
 from scaler.client import reference as reference_module
 from scaler.client.client import _View, parts_of, shared_client
 from scaler.client.core import events as ev
@@ -25,7 +27,10 @@ from scaler.client.liveness import Liveness
 from scaler.client.reference import ObjectOwner
 from scaler.client.waiting.cancellations import SOON, Cancellations
 from scaler.client.waiting.owner import ClientOwner
+from scaler.errors import ConnectionFailed
 from scaler.protocol.messages import ObjectRelease
+from scaler.transport import Address, Security
+from scaler.worker import context
 
 #: all that users call
 PUBLIC = {
@@ -192,6 +197,34 @@ def test_a_scheduler_that_is_not_there_keeps_no_other_waiting_and_no_child(
     first.join(20)
     assert not is_waiting
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "patience"),
+    [
+        (None, {}, math.inf),
+        ("tcp://head:1", {}, math.inf),
+        (None, {"reconnect": 3}, 3),
+        (None, {"timeout_seconds": 3}, 3),
+        ("tcp://other:1", {}, None),
+    ],
+)
+def test_in_a_task_its_scheduler_is_waited_for_as_its_host_does_unless_a_number_was_said(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, options: dict[str, float], patience: float | None
+) -> None:
+    monkeypatch.setattr(context, "_surroundings", {"address": "tcp://head:1"})
+    waited: list[tuple[float | None, float]] = []
+
+    def connected(
+        target: Address, security: object, name: str, timeout: float | None, patience: float
+    ) -> SimpleNamespace:
+        waited.append((timeout, patience))
+        raise ConnectionFailed("nobody is there")
+
+    monkeypatch.setattr(parts_module, "_connected", connected)
+    with pytest.raises(ConnectionFailed):
+        Client(address, security=Security.none(), **options)
+    assert waited == [(patience, 10.0 if patience is None else patience)]
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt])

@@ -15,11 +15,13 @@ from scaler.client.io.polling import ConnectionPoller
 from scaler.common import local_clusters
 from scaler.common.attempts import Attempts
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, SchedulerStandsBy
-from scaler.protocol.initiator import Established, Rejected
+from scaler.protocol.initiator import FIRST_TIMEOUT, Established, Rejected
 from scaler.transport import Address, Candidates, Connection, Security, connect
 
 #: so many connections that the scheduler ends within so many seconds for what was said over them are enough
 REFUSALS, REFUSALS_SECONDS = 3, 30.0
+#: seconds that a scheduler is given to take a connection and to answer; then it is tried anew, if there is time
+TRY = FIRST_TIMEOUT
 #: seconds between looks whether a lost connection is still wanted
 LOOK = 0.05
 
@@ -56,7 +58,8 @@ class Connector:
         attempts = Attempts(time.monotonic(), patience, self._candidates.longest_pause)
         while True:
             try:
-                self._candidates.find(partial(self._connect_to, waits=waits and not self._candidates.others), deadline)
+                attempt = partial(self._connect_to, waits=waits and not self._candidates.others)
+                self._candidates.find(attempt, min(deadline, time.monotonic() + TRY))
                 return
             except HandshakeRefused:
                 raise

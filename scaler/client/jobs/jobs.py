@@ -18,6 +18,7 @@ from scaler.client.lifetime import Lifetime
 from scaler.client.parts import ClientParts
 from scaler.client.values.value_codec import ValueCodec
 from scaler.common.renewed_lock import RenewedLock
+from scaler.defaults import RECONNECT
 from scaler.errors import ConnectionFailed
 from scaler.graph import from_tuples
 from scaler.serialize import payload as pickling
@@ -84,7 +85,9 @@ def jobs_of(parts: ClientParts) -> Jobs:
     with _lock.lock:
         jobs = _of_clients.get(parts.lifetime)
         if jobs is None:
-            new_session = partial(JobSession, str(parts.address), parts.security, parts.patience)
+            # bounded in tasks, too: a scheduler that is there may refuse what is asked again and again
+            patience = RECONNECT if parts.reconnect is None else parts.reconnect
+            new_session = partial(JobSession, str(parts.address), parts.security, patience)
             jobs = _of_clients[parts.lifetime] = Jobs(new_session, parts.serializer)
             parts.lifetime.companions.append(jobs.close)
         return jobs
