@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from support import until
-from support.browser import browser, complaints, opening, shows, why_not
+from support.browser import browser, complaints, opening, resize, shows, why_not
 from support.ports import fresh_address
 from support.proxy import Proxy
 
@@ -132,9 +132,10 @@ def test_what_is_long_stays_within_its_page():
     running = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
     try:
         url = running.stdout.readline().split()[-1]
-        for width, height in ((700, 600), (390, 844)):
-            with browser(width, height) as driver:
-                driver.get(url)
+        with browser(700, 600) as driver:
+            driver.get(url)
+            for width, height in ((700, 600), (390, 844)):
+                resize(driver, width, height)
                 for page in ("", "functions?find=" + 200 * "m", "workers", "agents", "objects", "clients"):
                     driver.get(url.partition("?")[0] + page)
                     shows(driver)

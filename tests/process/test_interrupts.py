@@ -213,11 +213,19 @@ def check_nothing_is_left(terminal, traces):
     assert not list(terminal.temporary.iterdir())
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("user", PROGRAMS)
+def _meetings():
+    """Each program in each state. Always with tasks that run, and with one of the other states by turns; all: heavy."""
+    others = [state for state in STATES if state != "running"]
+    for number, user in enumerate(PROGRAMS):
+        for state in STATES:
+            if (user, state) == ("Executor at its end", "idle"):
+                continue  # it waits for nothing
+            is_quick = state in ("running", others[number % len(others)])
+            yield pytest.param(user, state, marks=() if is_quick else pytest.mark.heavy)
+
+
+@pytest.mark.parametrize(("user", "state"), _meetings())
 def test_one_ctrl_c_ends_a_program(terminals, traces, tmp_path, user, state):
-    if user == "Executor at its end" and state == "idle":
-        pytest.skip("it waits for nothing")
     began = tmp_path / "began"
     terminal = terminals.run(program_of(user, state), str(began))
     terminal.says("waits\n")

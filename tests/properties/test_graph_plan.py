@@ -1,5 +1,6 @@
 """Random graphs: what a plan computes is what plain recursion computes."""
 
+import functools
 import operator
 
 from hypothesis import given
@@ -17,21 +18,24 @@ def combine(*values):
     return hash(repr(values)) % 1009
 
 
+@functools.cache
+def values(number):
+    """What the value of a key may be, in a graph that has so many before it."""
+    argument = st.sampled_from(range(number)).map("k{}".format) if number else st.integers(0, 9)
+    argument = st.recursive(
+        argument | st.integers(0, 9) | st.just(LARGE),
+        lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=2).map(lambda args: (combine, *args)),
+        max_leaves=4,
+    )
+    call = st.lists(argument, max_size=4).map(lambda args: (combine, *args))
+    link = argument.map(lambda arg: (combine, arg))
+    return call | link | link | argument
+
+
 @st.composite
 def graphs(draw):
     """A graph without cycles, its keys in any order, and some keys that are wanted."""
-    size = draw(st.integers(1, 25))
-    graph = {}
-    for number in range(size):
-        argument = st.sampled_from(range(number)).map("k{}".format) if number else st.integers(0, 9)
-        argument = st.recursive(
-            argument | st.integers(0, 9) | st.just(LARGE),
-            lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=2).map(lambda args: (combine, *args)),
-            max_leaves=4,
-        )
-        call = st.lists(argument, max_size=4).map(lambda args: (combine, *args))
-        link = argument.map(lambda arg: (combine, arg))
-        graph[f"k{number}"] = draw(call | link | link | argument)
+    graph = {f"k{number}": draw(values(number)) for number in range(draw(st.integers(1, 25)))}
     graph = {key: graph[key] for key in draw(st.permutations(list(graph)))}
     wanted = draw(st.lists(st.sampled_from(list(graph)), min_size=1, unique=True))
     return graph, wanted

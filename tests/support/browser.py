@@ -59,12 +59,17 @@ def _driven(directory: Path, width: int, height: int, notes_traffic: bool) -> It
     service = Service(shutil.which("chromedriver"), env=os.environ | {"TMPDIR": str(directory)})
     driver = _started(lambda: webdriver.Chrome(options=options, service=service))
     try:
-        sizes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sizes)
+        resize(driver, width, height)
         driver.set_script_timeout(patience(30.0))
         yield driver
     finally:
         driver.quit()
+
+
+def resize(driver: Any, width: int, height: int) -> None:
+    """Have pages take so many pixels from now on."""
+    sizes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sizes)
 
 
 def _started(start: Callable[[], Any]) -> Any:
