@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -538,6 +539,22 @@ def test_what_a_graph_needs_is_known_until_it_has_ended() -> None:
     assert session.core.pending.need(5) is outside
     session.hear(ended(20, 0, 1))
     assert session.core.pending.need(5) is None
+
+
+@pytest.mark.parametrize("made", [task(10, 3), graph(10, [[], [0], [1]], [0, 1, 2])], ids=["calls", "graph"])
+def test_who_wanted_a_row_that_has_ended_may_let_go_while_the_batch_goes_on(made: Task) -> None:
+    session = Session()
+    tokens = session.submit(made)
+    first, second = map(weakref.ref, tokens[:2])
+    assert resolved(session.hear(ended(10, 0, 1, STORED))) == [(0, 1, 1)]
+    tokens[0] = Token()
+    assert first() is None
+    assert second() is not None
+    assert session.core.pending.tokens() == tokens[1:]
+    session.anew()
+    assert resolved(session.hear(ended(10, 0, 2))) == [(1, 2, 1)]
+    assert resolved(session.hear(ended(10, 2, 3))) == [(2, 3, 1)]
+    assert session.core.pending.by_id == {}
 
 
 def test_nothing_is_known_of_values_of_batches_that_were_cleared() -> None:

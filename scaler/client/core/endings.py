@@ -72,8 +72,7 @@ class RowEndings:
             group = pending.group
             for part in parts:
                 lo, hi, outcome = part.lo, part.hi, part.outcome
-                pending.done[lo:hi] = b"\x01" * (hi - lo)
-                group.left -= hi - lo
+                tokens = pending.end(lo, hi)
                 if outcome in _WITHOUT_VALUE:
                     group.failed = True
                     if outcome == CANCELLED:
@@ -82,7 +81,7 @@ class RowEndings:
                     self._objects.referenced.update(range(span.batch + lo, span.batch + hi))
                     pending.note_stored(lo, hi)
                     group.stored = True
-                effects.append(Resolve(pending.tokens_of(lo, hi), part, pending.task))
+                effects.append(Resolve(tokens, part, pending.task))
                 if not group.left:
                     effects += self._end(group)
         return effects
@@ -90,7 +89,7 @@ class RowEndings:
     def _check_wanted(self, batch: int, lo: int, hi: int) -> None:
         """Schedulers keep to themselves how the rows of a graph end that nobody has asked for."""
         pending = self._pending.by_id.get(batch)
-        if pending is not None and pending.task.form == GRAPH and None in pending.tokens_of(lo, hi):
+        if pending is not None and pending.task.form == GRAPH and 0 in pending.task.wanted[lo:hi]:
             raise ProtocolError(f"rows {lo} to {hi} of batch {batch} were not all asked for")
 
     def _release_doubles(self, span: SpanResult, new: list[int]) -> list[Effect]:
@@ -115,13 +114,12 @@ class RowEndings:
 
     def cancel(self, pending: PendingBatch, row: int) -> list[Effect]:
         """A row that the scheduler holds back ends as cancelled; the scheduler hears of it later."""
-        pending.done[row] = 1
+        tokens = pending.end(row, row + 1)
         pending.note_cancelled(row, row + 1)
         group = pending.group
-        group.left -= 1
         group.failed = True
         span = SpanResult(pending.task.batch, row, row + 1, CANCELLED, 0, 0, NO_SIZES, b"")
-        ended: list[Effect] = [Resolve(pending.tokens_of(row, row + 1), span, pending.task)]
+        ended: list[Effect] = [Resolve(tokens, span, pending.task)]
         return ended if group.left else ended + self._end(group)
 
     def take_begun(self, message: TaskBegun) -> list[Effect]:
@@ -150,11 +148,9 @@ class RowEndings:
             self._check_wanted(batch, lo, hi)
         for pending, lo, hi in self._known_spans(message.granted):  # none of a batch that ends meanwhile
             for row in range(lo, hi):
-                tokens = pending.tokens_of(row, row + 1)
-                self._unanswered.end_claims(tokens)
+                self._unanswered.end_claims(pending.tokens_of(row, row + 1))
                 if not pending.done[row]:
-                    pending.done[row] = 1
-                    pending.group.left -= 1
+                    tokens = pending.end(row, row + 1)
                     needs = pending.needs[row] if pending.needs else ()
                     effects.append(ClaimGranted(pending.task, row, tokens[0], needs, pending.template))
             if not pending.group.left:

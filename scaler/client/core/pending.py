@@ -23,8 +23,8 @@ class PendingBatch:
     """A batch whose wanted rows, or those of its graph, have not all ended."""
 
     task: Task
-    #: one for each row; None: nobody wants the row
-    tokens: Sequence[Any]
+    #: one for each row; None: nobody wants the row, or it has ended, and who wanted it may have let go of it
+    tokens: list[Any]
     #: wanted rows that have not ended; of all its graph
     group: BatchGroup
     #: 1 for rows that have ended
@@ -45,6 +45,15 @@ class PendingBatch:
     def tokens_of(self, lo: int, hi: int) -> Sequence[Any]:
         """The tokens of these rows."""
         return self.tokens if self.whole else self.tokens[lo:hi]
+
+    def end(self, lo: int, hi: int) -> Sequence[Any]:
+        """Rows [lo, hi), none of which had, have ended: their tokens."""
+        tokens = self.tokens_of(lo, hi)
+        self.done[lo:hi] = b"\x01" * (hi - lo)
+        self.group.left -= hi - lo
+        if not self.whole:
+            self.tokens[lo:hi] = [None] * (hi - lo)
+        return tokens
 
     def note_cancelled(self, lo: int, hi: int) -> None:
         """Rows [lo, hi) have ended so."""
@@ -104,7 +113,7 @@ class PendingBatches:
         group = event.group or BatchGroup(task.rows)
         group.batches.append(batch)
         self.by_id[batch] = PendingBatch(
-            task, tokens, group, bytearray(task.rows), event.whole, event.needs, event.template, self.submitted
+            task, list(tokens), group, bytearray(task.rows), event.whole, event.needs, event.template, self.submitted
         )
         self.submitted += 1
         order = self._order
@@ -154,7 +163,7 @@ class PendingBatches:
         return next(iter(self.by_id.values())).number if self.by_id else self.submitted
 
     def tokens(self) -> list[Any]:
-        """All tokens of batches, also those whose rows have ended."""
+        """All tokens of rows that have not ended, and of batches that have one token."""
         return [token for pending in list(self.by_id.values()) for token in pending.tokens if token is not None]
 
     def batch_of(self, row_id: int) -> PendingBatch | None:
