@@ -2,7 +2,8 @@
 
 They are made for schedulers that see each task. So while one is active, all keys of the graph are asked for, one task
 each, and their values come here; without one, only what the user wants does. A key counts as running from when its
-dependencies have ended, since nobody tells when a worker begins it.
+dependencies have ended, since nobody tells when a worker begins it. The state that they look at is kept by dask's own
+functions: as there, a value is let go of when the keys that need it have ended.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from concurrent.futures import Future, as_completed
 from types import TracebackType
 from typing import Any
 
-from dask.local import start_state_from_dask
+from dask import _task_spec as spec
+from dask.local import finish_task, start_state_from_dask
+from dask.order import order
 
 #: start(graph), start_state(graph, state), pretask(key, graph, state), posttask(key, value, graph, state, worker),
 #: finish(graph, state, failed); each may be missing
@@ -22,11 +25,16 @@ Callbacks = Sequence[Any]
 class CallbackRun:
     """The callbacks of one computation; a context manager that begins and finishes them."""
 
-    def __init__(self, callbacks: Iterable[Callbacks], graph: dict[Any, Any]) -> None:
+    def __init__(self, callbacks: Iterable[Callbacks], graph: dict[Any, Any], wanted: Sequence[Any]) -> None:
         self._callbacks = [tuple(callback) for callback in callbacks]
         self._begun: list[tuple[Any, ...]] = []
         #: dask's nodes; callbacks may change it before anything runs
         self._graph = graph
+        self._wanted = wanted
+        #: the values of these stay
+        self._kept = frozenset(wanted)
+        #: of each key, when dask would compute it
+        self._order: dict[Any, int] = {}
         #: what the callbacks look at, as dask's own schedulers keep it
         self._state: dict[str, Any] = {}
 
@@ -37,7 +45,11 @@ class CallbackRun:
                     callback[0](self._graph)
                 self._begun.append(callback)
             if self._callbacks:
-                self._state = start_state_from_dask(self._graph)  # type: ignore[no-untyped-call]
+                self._leave_out_unneeded()
+                self._order = order(self._graph)
+                self._state = start_state_from_dask(  # type: ignore[no-untyped-call]
+                    self._graph, sortkey=self._order.get
+                )
                 self._call(1, self._graph, self._state)
         except BaseException:
             self._finish(failed=True)
@@ -47,59 +59,66 @@ class CallbackRun:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._finish(failed=error is not None)
 
+    def _leave_out_unneeded(self) -> None:
+        """A callback that knows some values has put them into the graph: what they were to be made of goes."""
+        needed = spec.cull(spec.convert_legacy_graph(self._graph), self._wanted)
+        self._graph.clear()
+        self._graph.update(needed)
+
     def asked_for(self, wanted: list[Any]) -> list[Any]:
-        """What has to come here: what is wanted, and what the callbacks want to see."""
+        """What has to come here: what is wanted, and behind it what the callbacks want to see."""
         if not self._callbacks:
             return wanted
         return list(dict.fromkeys([*wanted, *self._state["waiting"], *self._state["ready"]]))
 
-    def follow(self, keys: Sequence[Any], futures: Sequence[Future[Any]]) -> None:
-        """Tell of each key when it has its value; blocks until all have. Raises what a task has raised."""
+    def follow(self, keys: Sequence[Any], futures: list[Any]) -> None:
+        """Tell of each key when it has its value; blocks until all have. Raises what a task has raised.
+
+        `futures` are those of `keys`. Only those of what is wanted are left in it, and if this raises, those that were
+        not told of: all others are let go of as they are told of, so that their values take no room.
+        """
         if not self._callbacks:
             return
         state = self._state
+        tasks = {*state["waiting"], *state["ready"]}
         of: dict[Future[Any], list[Any]] = {}
         for key, future in zip(keys, futures, strict=True):
-            of.setdefault(future, []).append(key)
-        for key in list(state["ready"]):
-            self._starts(key)
+            of.setdefault(future, []).extend([key] if key in tasks else [])
+        del futures[len(self._wanted) :]
+        #: values that came before those which they need were told
         early: dict[Any, Any] = {}
-        for future in as_completed(of):
-            value = future.result()
-            early.update((key, value) for key in of[future] if key not in state["cache"])
-            told = [key for key in of[future] if key in early]
-            while told:
-                key = told.pop()
-                if key in early and key not in state["waiting"]:  # what it needs was told before
-                    told += self._ends(key, early.pop(key))
+        try:
+            self._start_ready()
+            for future in as_completed(of):
+                value = future.result()
+                its_keys = of.pop(future)
+                early.update(dict.fromkeys(its_keys, value))
+                del future, value
+                told = [key for key in its_keys if key in state["running"]]
+                while told:
+                    key = told.pop()
+                    self._ends(key, early.pop(key))
+                    told += [freed for freed in self._start_ready() if freed in early]
+        except BaseException:
+            futures += of.keys() - set(futures)
+            raise
 
-    def _starts(self, key: Hashable) -> None:
-        state = self._state
-        if key in state["running"] or key in state["finished"]:
-            return
-        if key in state["ready"]:
-            state["ready"].remove(key)
-        state["waiting"].pop(key, None)
-        state["running"].add(key)
-        self._call(2, key, self._graph, state)
+    def _start_ready(self) -> list[Any]:
+        """Tell of the keys that have all they need, the first in dask's order first; these."""
+        ready, started = self._state["ready"], []
+        while ready:
+            key = ready.pop()
+            started.append(key)
+            self._state["running"].add(key)
+            self._call(2, key, self._graph, self._state)
+        return started
 
-    def _ends(self, key: Hashable, value: Any) -> list[Any]:
-        """Tell that a key has its value; the keys that have all they need by that."""
+    def _ends(self, key: Hashable, value: Any) -> None:
+        """Tell that a key has its value; those that lacked nothing else are ready by that."""
         state = self._state
-        self._starts(key)
-        state["running"].discard(key)
-        state["finished"].add(key)
-        freed = []
-        for dependent in state["dependents"].get(key, ()):
-            lacking = state["waiting"].get(dependent)
-            if lacking is not None:
-                lacking.discard(key)
-                if not lacking:
-                    freed.append(dependent)
+        state["cache"][key] = value
+        finish_task(self._graph, key, state, self._kept, self._order.get)  # type: ignore[no-untyped-call]
         self._call(3, key, value, self._graph, state, None)
-        for dependent in freed:
-            self._starts(dependent)
-        return freed
 
     def _finish(self, failed: bool) -> None:
         for callback in self._begun:

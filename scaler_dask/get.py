@@ -93,7 +93,7 @@ def computed(
     with local_callbacks(callbacks) as active:
         if active or _is_of_nodes(graph):
             graph = _culled(graph, wanted)
-        with CallbackRun(active, graph) as callback_run:
+        with CallbackRun(active, graph, wanted) as callback_run:
             asked = callback_run.asked_for(wanted)
             with collector_paused:
                 nodes = translate(graph)
