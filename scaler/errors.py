@@ -152,6 +152,9 @@ class JobError(ScalerError):
 class RemoteTraceback(Exception):
     """The traceback of the worker as text, shown as the cause of a user's exception."""
 
+    #: whether the exception was raised `from None`, which its cause hides
+    is_from_none = False
+
     def __init__(self, text: str = "") -> None:
         super().__init__(text)
         self.text = text

@@ -42,9 +42,10 @@ def with_frames(error: BaseException, otherwise: TracebackType | None = None) ->
         text = _remote_text(error)
         traceback = _first_stub(error.__traceback__) if text is None else _as_traceback(_frames(error, text))
         if text is not None and traceback is not None:
-            if isinstance(error.__cause__, RemoteTraceback):
+            cause = error.__cause__
+            if isinstance(cause, RemoteTraceback):
                 error.__cause__ = None
-                error.__suppress_context__ = False
+                error.__suppress_context__ = cause.is_from_none
             else:
                 error.__notes__.remove(_NOTE + text)
         return error.with_traceback(traceback or otherwise)

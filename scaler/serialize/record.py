@@ -114,7 +114,9 @@ def _add_traceback(error: BaseException, text: str) -> None:
     """Attach the remote traceback: as the cause, or as a note where the user gave a cause."""
     with contextlib.suppress(Exception):  # a class that forbids attributes: it matters more than its traceback
         if error.__cause__ is None:
-            error.__cause__ = RemoteTraceback(text)
+            cause = RemoteTraceback(text)
+            cause.is_from_none = error.__suppress_context__
+            error.__cause__ = cause
         else:
             error.add_note(f"Remote traceback:\n{text}")
 

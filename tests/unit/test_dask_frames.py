@@ -114,6 +114,21 @@ def test_what_is_printed_of_a_frame_is_what_the_worker_would_print(function):
     assert traceback.format_tb(with_frames(travelled(function)).__traceback__) == own
 
 
+def from_none():
+    try:
+        inner()
+    except ZeroDivisionError:
+        raise KeyError("alone") from None
+
+
+@pytest.mark.parametrize(("function", "is_hidden"), [(from_none, True), (chained, False)])
+def test_an_exception_hides_its_context_if_it_was_raised_from_none(function, is_hidden):
+    error = with_frames(travelled(function))
+    assert (error.__cause__, error.__suppress_context__) == (None, is_hidden)
+    assert isinstance(error.__context__, ZeroDivisionError)
+    assert ("ZeroDivisionError" in "".join(traceback.format_exception(error))) is not is_hidden
+
+
 def test_nothing_is_underlined_where_another_line_stands_in_this_process():
     error = travelled(underlined_within_its_line)
     error.__cause__.text = error.__cause__.text.replace("return len", "return 2 * len")
