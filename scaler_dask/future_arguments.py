@@ -76,6 +76,14 @@ def node_of(state: FutureState) -> Node:
         return Call(fail, (), (error,))
 
 
+def node_of_value(state: FutureState) -> Node:
+    """The node of a graph of anybody's: its value, which comes here; one that fails if there is none. Blocks."""
+    try:
+        return Constant(state.value())
+    except Exception as error:
+        return Call(fail, (), (error,))
+
+
 def _read(value: Any, found: dict[Any, Future]) -> Any:
     """What an argument means, as `FoundFutures` says; the futures in it are added to `found`."""
     if isinstance(value, Future):

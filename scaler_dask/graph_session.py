@@ -13,11 +13,11 @@ from scaler.errors import ClientClosed
 from scaler.extension import Future as EngineFuture
 from scaler.extension import issue_warnings, memmaps_shared, with_warnings_kept
 from scaler.graph import Call, Constant, Node
-from scaler_dask.future_arguments import node_of
+from scaler_dask.future_arguments import node_of, node_of_value
 from scaler_dask.future_state import FutureState
 from scaler_dask.keyed_future import Future
 from scaler_dask.plugins import Wrap
-from scaler_dask.registry import Registry, find, is_of_closed
+from scaler_dask.registry import Registry, are_any, find, is_of_closed
 from scaler_dask.task_options import AnnotatedGraph
 
 
@@ -63,15 +63,17 @@ class GraphSession:
         keys: Sequence[Any],
         options: Mapping[Any, Mapping[str, Any]] | None = None,
     ) -> SubmittedGraph:
-        """Have these keys of a graph computed. Does not block; raises like `submit_graph` of the engine,
-        and ClientClosed for keys that were of another client, which is closed.
+        """Have these keys of a graph computed. Raises like `submit_graph` of the engine, and ClientClosed for keys that
+        were of another client, which is closed. Blocks only without a client, for values that one has persisted.
 
         `options`: by key, what `with_options` takes.
         """
         if self._wrap is not None:
             nodes = with_functions_wrapped(nodes, self._wrap)
-        states = self._known_states(nodes, keys) if self._registry is not None else {}
-        known = {key: node_of(state) for key, state in states.items()}
+        states = self._known_states(nodes, keys) if self._registry is not None or are_any() else {}
+        # without a client it may be another cluster: the values come here, as under dask's threads
+        node = node_of if self._registry is not None else node_of_value
+        known = {key: node(state) for key, state in states.items()}
         with memmaps_shared(self._engine) if self._shares_memmaps else contextlib.nullcontext():
             futures = self._engine.submit_nodes({**nodes, **known} if known else nodes, keys, None, options)
         values = [node.value for node in known.values() if isinstance(node, Constant)]
@@ -119,9 +121,7 @@ class GraphSession:
         return found
 
     def _find(self, key: Any) -> FutureState | None:
-        if self._registry is None:
-            return None
-        state = self._registry.get(key)
+        state = self._registry.get(key) if self._registry is not None else None
         if state is None and (known := find(key)) is not None:
             state = known[1]  # of another client: the engine says what is wrong with that, if there is
         return state

@@ -83,6 +83,11 @@ _open: weakref.WeakSet[Registry] = weakref.WeakSet()
 _closed: weakref.WeakSet[Registry] = weakref.WeakSet()
 
 
+def are_any() -> bool:
+    """Whether this process has, or had, a client."""
+    return bool(_open) or bool(_closed)
+
+
 def find(key: Any, owner: FutureOwner | None = None) -> tuple[FutureOwner, FutureState] | None:
     """What a key stands for with this client, or any of this process, and whose it is."""
     for registry in list(_open):

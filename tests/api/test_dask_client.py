@@ -738,6 +738,18 @@ def test_small_persisted_values_flow_into_graphs(client):
     assert y.compute() == 5
 
 
+@pytest.mark.parametrize("chunk", [5, 50_000], ids=["small", "stored"])
+def test_what_a_client_has_persisted_flows_into_graphs_without_it(client, chunk):
+    get = functools.partial(scaler_dask.scaler_get, client=client.engine)
+    x = client.persist(da.ones(2 * chunk, chunks=chunk))
+    assert x.compute(scheduler=get).tolist() == [1] * 2 * chunk
+    assert (x + 1).sum().compute(scheduler=get) == 4 * chunk
+    assert delayed(inc)(client.submit(inc, 5)).compute(scheduler=get) == 7
+    failed = client.persist(delayed(fail)())
+    with pytest.raises(ZeroDivisionError, match="no such luck"):
+        delayed(inc)(failed).compute(scheduler=get)
+
+
 def test_futures_and_scattered_values_are_arguments_of_delayed_calls(client):
     future, table = client.submit(inc, 1), client.scatter(numpy.arange(200_000))
     assert delayed(operator.add)(future, 1).compute() == 3
