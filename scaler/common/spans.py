@@ -309,8 +309,8 @@ class SpanQueue(Generic[B]):
         return self._clients.get(client, ())
 
     def __iter__(self) -> Iterator[tuple[B, int, int]]:
-        for line in self._clients.values():
-            yield from line
+        for client in self._turns:  # the first span is that whose rows are taken next
+            yield from self._clients[client]
 
 
 def runs_of(rows: list[int]) -> Iterator[tuple[int, int]]:

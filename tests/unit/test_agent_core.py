@@ -1239,6 +1239,19 @@ def test_a_row_that_wants_a_fresh_worker_waits_for_one_and_is_its_only_row() -> 
     assert fake.running(0) == [(30, 0, 1)]
 
 
+def test_a_row_that_wants_a_fresh_worker_gets_one_though_rows_of_others_wait_as_well() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 4)
+    fake.give(20, 0, 1, client=fake.CLIENT + 1, flags=FRESH)
+    while fake.running(0):
+        fake.finish(0, us=10_000)
+    assert fake.core.state.ready.rows == 2, "the other client has used less"
+    assert fake.core.state.workers.records[0].kill_reason is not None
+    fake.dies(0)
+    fake.worker(0, wm.Ready(200))
+    assert fake.running(0) == [(20, 0, 1)]
+
+
 def test_rows_do_not_wait_for_room_that_only_a_task_which_waits_for_them_could_make() -> None:
     fake = FakeAgent(2, total=20_000_000)
     fake.give(10, 0, 1)

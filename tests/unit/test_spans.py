@@ -45,6 +45,12 @@ def test_clients_take_turns() -> None:
     assert [made.take(2)[0] for _ in range(4)] == [A, OTHER, A, OTHER]
 
 
+def test_the_spans_of_the_client_whose_turn_it_is_come_first() -> None:
+    made = queue((A, 0, 4), (OTHER, 0, 4))
+    made.take(2)
+    assert list(made) == [(OTHER, 0, 4), (A, 2, 4)]
+
+
 @pytest.mark.parametrize(("us", "others"), [(100.0, 100.0), (50_000.0, 100.0), (100.0, 50_000.0), (None, None)])
 def test_clients_share_the_time_whatever_their_spans_and_rows_are(us: float | None, others: float | None) -> None:
     made = queue((A, 0, 1_000_000), *[(Batch(2, 100 + n), 0, 1) for n in range(100_000)])
@@ -120,6 +126,6 @@ def test_a_copy_has_the_same_spans_and_turns_and_its_own_rows() -> None:
     made.prepend(A, 0, 2)
     made.take(1)
     copied = made.copy()
-    assert list(copied) == list(made) == [(A, 1, 2), (A, 2, 4), (OTHER, 0, 3)]
+    assert list(copied) == list(made) == [(OTHER, 0, 3), (A, 1, 2), (A, 2, 4)]
     assert copied.take(9) == (OTHER, 0, 3)
     assert (made.rows, copied.rows) == (6, 3)
