@@ -8,6 +8,7 @@ agents, some microseconds for each.
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import fields
@@ -68,7 +69,7 @@ def _copied(state: ClusterState, agents: dict[int, AgentRecord]) -> ClusterState
     made.agents, made.queues, made.matching = agents, state.queues.copy(), {}
     made.standing = Standing()
     made.groups = {key: _copied_group(group, agents, made.standing) for key, group in state.groups.items()}
-    made.standing.roomy = {made.groups[group.capabilities]: None for group in state.standing.roomy}
+    made.standing.roomy = OrderedDict.fromkeys(made.groups[group.capabilities] for group in state.standing.roomy)
     made.unsorted = {agents[agent.number]: None for agent in state.unsorted}
     placement.sort_agents(made)
     return made
@@ -83,6 +84,6 @@ def _copied_group(group: AgentGroup, agents: dict[int, AgentRecord], standing: S
             made.wider = {slots: _copied_group(wider, agents, Standing()) for slots, wider in value.items()}
         elif item.name == "widths":
             made.widths = value.copy()
-        elif isinstance(value, dict):
-            setattr(made, item.name, {agents[agent.number]: None for agent in value})
+        elif isinstance(value, OrderedDict):
+            setattr(made, item.name, OrderedDict.fromkeys(agents[agent.number] for agent in value))
     return made
