@@ -18,7 +18,7 @@ it gets them, or it could never go.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from math import frexp
 from typing import NamedTuple
@@ -233,7 +233,7 @@ def forget_unasked(state: ClusterState) -> None:
         group.forget_wider(slots)
 
 
-def _those_in(some: dict[AgentGroup, None], demand: Demand, groups: list[AgentGroup]) -> list[AgentGroup]:
+def _those_in(some: Mapping[AgentGroup, None], demand: Demand, groups: list[AgentGroup]) -> list[AgentGroup]:
     """The groups for a demand, or of them those that are among `some`, if that takes fewer looks."""
     capabilities, slots = demand
     if slots > 1 or len(groups) <= len(some):
@@ -246,7 +246,7 @@ def share_out(state: ClusterState) -> Iterator[Give]:
     if not state.hands_out:
         return
     queues = state.queues
-    #: demand -> queues for it that were looked at and have rows left; and how many of them are not looked at any more
+    #: demand -> queues for it with rows that no agent has room for; and for how many demands there are `MOST_LEFT`
     left: dict[Demand, int] = {}
     full = 0
     for key, queue in queues.in_order():
@@ -254,47 +254,76 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         others = left.get(demand, 0)
         if others >= MOST_LEFT:
             continue
-        groups, queued = _groups_for(state, demand), queue.rows
+        groups = _groups_for(state, demand)
         if not groups and len(key) == 2:
             queues.leave_out(key)
             continue
         # a more urgent one has found all that it looked at to have enough that is as urgent
-        ways = _URGENT_WAYS if -key[0] > state.lowest_priority and not others else _ORDINARY_WAYS
-        aside = 0
-        while True:
-            passed: list[AgentRecord] = []
-            before, roomy = queue.rows, _those_in(state.standing.roomy, demand, groups)
-            for choose_next in ways:
-                counts = choose_next is _next_idle and len(roomy) > 1
-                later = sum(len(group.idle) for group in roomy) if counts else 0
-                for group in groups if choose_next is _next_urgent else roomy:
-                    if queue.rows:
-                        later = max(0, later - len(group.idle))
-                        yield from _fill(state, queue, group, later, choose_next, passed)
-            for agent in passed:
-                state.groups[agent.capabilities].sort(agent)
-            if not queue.rows:
-                break
-            may_set_aside = passed and len(key) == 2 and aside < MOST_ASIDE
-            if not may_set_aside and queue.rows == queued and queue.head.function.duration_us is None:
-                yield from _one_of_unknown_duration(state, queue, roomy)
-            if 0 < queue.rows < before:
-                each = queue.head.function.duration_us
-                if any(agent.has_time_for(each, state.now) for agent in passed):
-                    continue  # those that were passed over have time for the rows that are next now
-            if not may_set_aside:
-                break
-            aside += 1
-            queued -= _set_aside(state, key, queue)
-        if queues.are_several and queue.rows < queued:
-            queues.rotate(key)
-        if queue.rows and not passed:
+        is_urgent = -key[0] > state.lowest_priority and not others
+        if (yield from _serve(state, key, queue, groups, is_urgent)):
             left[demand] = others + 1
             full += others + 1 == MOST_LEFT
             if full >= queues.demands:
                 break
     if state.leaving:
         yield from _where_tasks_wait(state, list(queues.in_order()))
+
+
+def _serve(
+    state: ClusterState, key: QueueKey, queue: SpanQueue[Batch], groups: list[AgentGroup], is_urgent: bool
+) -> Generator[Give, None, bool]:
+    """Give rows of a queue to agents of these groups; True if some are left that no agent has room for.
+
+    Those that the agents with room have no time for are set aside, as the next ones may take less.
+    """
+    #: rows that it had, without those that were set aside; and how often some were
+    queued, aside = queue.rows, 0
+    while True:
+        before, roomy = queue.rows, _those_in(state.standing.roomy, key[1], groups)
+        passed = yield from _offer(state, queue, roomy, groups if is_urgent else ())
+        if not queue.rows:
+            break
+        may_set_aside = passed and len(key) == 2 and aside < MOST_ASIDE
+        if not may_set_aside and queue.rows == queued and queue.head.function.duration_us is None:
+            yield from _one_of_unknown_duration(state, queue, roomy)
+        if passed and 0 < queue.rows < before and _some_have_time(state, passed, queue):
+            continue
+        if not may_set_aside:
+            break
+        aside += 1
+        queued -= _set_aside(state, key, queue)
+    if queue.rows < queued and state.queues.are_several:
+        state.queues.rotate(key)
+    return queue.rows > 0 and not passed
+
+
+def _offer(
+    state: ClusterState, queue: SpanQueue[Batch], roomy: list[AgentGroup], busy: Iterable[AgentGroup]
+) -> Generator[Give, None, list[AgentRecord]]:
+    """Give rows of a queue to agents that idle, then some in advance, then where those that wait are less urgent.
+
+    The agents that had their turn and have no time for the next rows: they are passed over.
+    """
+    passed: list[AgentRecord] = []
+    later = sum(len(group.idle) for group in roomy) if len(roomy) > 1 else 0
+    for group in roomy:
+        if group.idle and queue.rows:
+            later = max(0, later - len(group.idle))
+            yield from _fill(state, queue, group, later, _next_idle, passed)
+    for group in roomy:
+        if queue.rows:
+            yield from _fill(state, queue, group, 0, _next_open, passed)
+    for group in busy:
+        if queue.rows:
+            yield from _fill(state, queue, group, 0, _next_urgent, passed)
+    for agent in passed:
+        state.groups[agent.capabilities].sort(agent)
+    return passed
+
+
+def _some_have_time(state: ClusterState, agents: list[AgentRecord], queue: SpanQueue[Batch]) -> bool:
+    each = queue.head.function.duration_us
+    return any(agent.has_time_for(each, state.now) for agent in agents)
 
 
 def _fill(
@@ -437,8 +466,3 @@ def _one_of_unknown_duration(state: ClusterState, queue: SpanQueue[Batch], group
             if agent.load.workers >= group.slots and agent.has_time_for(None, state.now):
                 yield Give(queue, 1, agent)
                 return
-
-
-#: how agents are found for rows of a queue, in turn: for any rows, and for those above the lowest priority
-_ORDINARY_WAYS = (_next_idle, _next_open)
-_URGENT_WAYS = (_next_idle, _next_open, _next_urgent)
