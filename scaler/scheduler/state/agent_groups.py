@@ -1,7 +1,7 @@
 """Agents of the same capabilities, sorted by how much they can take; ordered dicts serve as sets with turns.
 
 The first is taken out and comes back as the last. A plain dict passes all that were taken out to find its first one:
-with 10,000 idle agents that costs a task 8 to 12 microseconds.
+with 10,000 idle agents that costs a task 6 to 12 microseconds.
 """
 
 from __future__ import annotations
