@@ -162,6 +162,8 @@ class Acceptor:
         if session is None:
             self._refuse(connection, "this connection has no session: say Hello first")
             return ()
+        if seq == 0 and type(message) is not Ack:  # it could be said again and again, and each time be new
+            return self.reject(connection, f"a {type(message).__name__} without a number")
         channel = session.channel
         before = channel.unread
         try:
@@ -265,6 +267,11 @@ class Acceptor:
         if session is not None:
             session.channel.replace(outgoing.seq, message)
         return outgoing._replace(message=message)
+
+    def reads(self, number: int) -> bool:
+        """A peer has not left too much unread: it may be sent more."""
+        session = self._by_number.get(number)
+        return session is not None and session.channel.unread <= self._terms.unread
 
     def sent_to(self, number: int) -> int:
         """How many messages a peer was sent so far; whoever confirms more has heard one that came later."""

@@ -146,6 +146,8 @@ def struct_in(frame: m.Frame, kind: Any, what: str) -> Any:
 
 #: characters of a role of another version, at most
 LONGEST_ROLE = 40
+#: characters of what is said of bytes that are no message: they may be quoted in it, and are logged and sent back
+_LONGEST_TROUBLE = 300
 
 
 def _first_words(root: Any, version: int) -> m.Message:
@@ -192,9 +194,9 @@ def decode(frames: list[m.Frame]) -> Envelope:
     except ProtocolError:
         raise
     except m.Malformed as problem:
-        raise ProtocolError(f"a malformed {cls.__name__}: {problem}") from None
+        raise ProtocolError(f"a malformed {cls.__name__}: {problem}"[:_LONGEST_TROUBLE]) from None
     except Exception as problem:  # capnp raises many kinds; whatever it is, these bytes are no message
         raise ProtocolError(
-            f"not a message: {type(problem).__name__}: {str(problem).splitlines()[0][:200] if str(problem) else ''}"
+            f"not a message: {type(problem).__name__}: {''.join(str(problem).splitlines()[:1])}"[:_LONGEST_TROUBLE]
         ) from None
     return Envelope(seq, ack, message)

@@ -199,6 +199,8 @@ class Initiator:
             return self._receive_refused(message)  # type: ignore[arg-type]
         if self.state is State.GREETING:
             return None
+        if seq == 0 and kind is not Ack:
+            return self._break(Cause.MALFORMED, f"a {kind.__name__} without a number")
         try:
             is_new = self._channel.accept(seq, ack, message.weight)
         except Gap as gap:

@@ -17,10 +17,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from scaler.common.effects import Log
-from scaler.protocol.acceptor import Acceptor, Lost, Outgoing, TurnedAway
+from scaler.protocol.acceptor import Acceptor, Lost, Outgoing, Received, TurnedAway
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import (
+    Command,
     DisconnectRequest,
     Hello,
     JobAnswer,
@@ -28,12 +29,14 @@ from scaler.protocol.messages import (
     JobSubmit,
     Message,
     PartnerReport,
+    Query,
     Refused,
 )
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.residents import Hold, Join, Reply, Residents, Say
 from scaler.scheduler.state.agent_records import LOCAL_AGENT as LOCAL_AGENT
 from scaler.scheduler.succession_wishes import PairWish, StepDown
+from scaler.scheduler.turns import MOST, Turns
 
 if TYPE_CHECKING:
     from scaler.scheduler.pairing import AboutJournals, Pairing
@@ -82,6 +85,10 @@ Wish = Outgoing | TurnedAway | Disconnect | ev.Effect | PairWish
 RETURN = 1.0
 #: messages about durable jobs that are kept for a moment until there are some
 MOST_EARLY = 16
+#: what a monitor has answered one by one
+_QUESTIONS = (Query, Command, JobQuestion)
+#: what the residents are told, if it is its sender's to say
+_ABOUT_JOBS = (JobSubmit, JobQuestion)
 #: why there are no durable jobs
 NO_JOURNAL = "this scheduler keeps no durable jobs: start it with --journal DIRECTORY"
 #: why somebody is to ask again who was there before the jobs
@@ -121,6 +128,8 @@ class Composition:
         self._replies: list[Reply] = []
         #: for the scheduler's core
         self._events: list[ev.Event] = []
+        #: what monitors have asked and nobody has dealt with
+        self._turns = Turns(acceptor.reads)
         self._pairing = None if succession is None else _pairing(succession, acceptor)
 
     def host(self, agent: LocalAgent, hello: Hello, heartbeat: float) -> None:
@@ -184,9 +193,30 @@ class Composition:
         events = self._acceptor.receive(connection, envelope, self._core.workers if type(said) is Hello else 0)
         if pairing is not None and pairing.concerns(said):
             events = tuple(event for event in events if not pairing.take(event, now))
-        if isinstance(said, (JobSubmit, JobQuestion)) and self._take_job_message(events):
-            return
-        self._events += events
+        if isinstance(said, _QUESTIONS):
+            events = tuple(event for event in events if not self._let_wait(event))
+        self._take(events)
+
+    def _take(self, events: tuple[ev.Event, ...]) -> None:
+        is_about_jobs = any(type(event) is Received and isinstance(event.message, _ABOUT_JOBS) for event in events)
+        if not (is_about_jobs and self._take_job_message(events)):
+            self._events += events
+
+    def _let_wait(self, event: ev.Event) -> bool:
+        """Have a question of a monitor wait, if it is not its turn; False if somebody is to deal with it now."""
+        if type(event) is not Received or self._acceptor.role_of(event.number) != Role.MONITOR:
+            return False
+        if self._turns.begin(event.number):
+            return False
+        if not self._turns.add(event):
+            self._turns.forget(event.number)
+            self._events += self._acceptor.end(event.number, f"more than {MOST:,} questions wait for their answers")
+        return True
+
+    @property
+    def has_more(self) -> bool:
+        """There is something to do at once, after others were heard."""
+        return self._turns.has_more
 
     def miss(self, number: int, whereabouts: str) -> None:
         """The answer to a `LookFor`: nothing listens there."""
@@ -295,6 +325,8 @@ class Composition:
         pairing = self._pairing
         if self._parted:
             self._give_up_parted(now)
+        for question in self._turns.end_step():
+            self._take((question,))
         if pairing is not None and (self._residents is not None or not pairing.rests(now)):
             yield from self._attend(pairing, now)
         if self._acceptor.turned_away:  # said while their connections are still there
@@ -405,6 +437,7 @@ class Composition:
             if self._residents is not None:
                 self._residents.lose_monitor(effect.number)
             self._earlier.discard(effect.number)
+            self._turns.forget(effect.number)
             connection = self._acceptor.forget(effect.number)
             if connection is not None and effect.is_told:
                 return Outgoing(connection, 0, 0, Refused(f"this peer {effect.reason}"), last=True)

@@ -285,6 +285,8 @@ class Server:
                 self._send(wish)
             else:
                 self._carry_out(wish)
+        if self._composition.has_more:
+            self.loop.soon()
         if self._stopping or (agent is not None and agent.stopped):
             self.loop.stop()
         is_idle = self._core.is_idle

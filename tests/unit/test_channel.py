@@ -119,6 +119,15 @@ def test_who_has_no_session_is_told_to_say_hello() -> None:
     assert "say Hello" in refused.message.reason
 
 
+def test_a_message_without_a_number_ends_its_session() -> None:
+    """It could be said again and again: nothing tells that it came before."""
+    these = sessions()
+    meet(these, 3)
+    said, (refused,) = arrive(these, 3, 0, Heartbeat(0.0))
+    assert said == [Lost(1, "a Heartbeat without a number")]
+    assert (refused.message, refused.last) == (Refused("a Heartbeat without a number"), True)
+
+
 def test_a_gap_is_told_to_the_peer_which_says_hello_again() -> None:
     these = sessions()
     meet(these, 3)

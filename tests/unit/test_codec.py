@@ -14,13 +14,16 @@ from scaler.protocol.messages import (
     STORED_OBJECT,
     Ack,
     BalanceRequest,
+    Command,
     Heartbeat,
     Hello,
     Inventory,
+    JobQuestion,
     Message,
     ObjectAnnounce,
     ObjectFetch,
     Objects,
+    Query,
     Task,
     TaskResult,
     TaskRunning,
@@ -159,3 +162,12 @@ def test_an_object_of_no_bytes_is_one_that_came_in_a_message() -> None:
     said = inventory(0, 1, LARGEST_VALUE)
     assert decode(encode(said)).message == said
     assert decode(encode(stored_result(1, LARGEST_VALUE))).message == stored_result(1, LARGEST_VALUE)
+
+
+@pytest.mark.parametrize(
+    "message", [Query(1, "k" * 10_000_000), Command(1, "k" * 10_000), JobQuestion(1, "k" * 10_000)]
+)
+def test_what_is_said_of_a_message_is_short_whatever_it_holds(message: Message) -> None:
+    with pytest.raises(ProtocolError, match="unknown") as caught:
+        decode(encode(message))
+    assert len(str(caught.value)) <= 300

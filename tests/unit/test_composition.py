@@ -20,6 +20,8 @@ from scaler.protocol.messages import (
     JournalState,
     Message,
     PartnerReport,
+    Query,
+    QueryResult,
     Refused,
     Welcome,
     u64,
@@ -28,6 +30,7 @@ from scaler.scheduler.composition import ANEW, LOCAL_AGENT, RETURN, Composition,
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.residents import Join
 from scaler.scheduler.succession import BEAT, StepDown, Succession, Tell
+from scaler.scheduler.turns import MOST
 
 
 class Core:
@@ -363,3 +366,79 @@ def test_whoever_asked_for_jobs_before_they_were_here_asks_again_over_another_co
     composed.receive(4, Envelope(0, 0, replace(hello("monitor", "asks again"), session=4)), 0.0)
     composed.receive(4, Envelope(1, 0, JobQuestion(9, "list")), 0.0)
     assert residents.asked == [9]
+
+
+class Answering(Core):
+    """Answers each question with so many bytes."""
+
+    def __init__(self, size: int = 0) -> None:
+        super().__init__()
+        self.size = size
+
+    def asked(self) -> list[int]:
+        """The questions that it has heard."""
+        said = [event.message for heard in self.heard for event in heard if isinstance(event, ev.Received)]
+        return [message.number for message in said if isinstance(message, Query)]
+
+    def handle(self, events: list[ev.Event], now: float) -> list[ev.Effect]:
+        """As any other, besides."""
+        answers: list[ev.Effect] = [
+            ev.Send(event.number, QueryResult(event.message.number, bodies=[bytes(self.size)]))
+            for event in events
+            if isinstance(event, ev.Received) and isinstance(event.message, Query)
+        ]
+        return super().handle(events, now) + answers
+
+
+def monitored(core: Core, unread: int = 1 << 20) -> Composition:
+    """There is a monitor, and a client."""
+    terms = Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 30, unread)
+    composed = Composition(core, Acceptor(terms, LOCAL_AGENT))
+    composed.receive(1, Envelope(0, 0, hello("monitor", "asks")), 0.0)
+    composed.receive(2, Envelope(0, 0, replace(hello("client", "works"), session=9)), 0.0)
+    list(composed.settle(0.0))
+    return composed
+
+
+def test_a_monitor_has_one_question_dealt_with_in_a_step_and_others_are_heard_between() -> None:
+    core = Answering()
+    composed = monitored(core)
+    for seq in range(1, 4):
+        composed.receive(1, Envelope(seq, 0, Query(seq, "tasks")), 0.0)
+    list(composed.settle(0.0))
+    assert (core.asked(), composed.has_more) == ([1], True)
+    composed.receive(2, Envelope(1, 0, Heartbeat(0.0)), 0.0)
+    composed.receive(1, Envelope(4, 0, Query(4, "tasks")), 0.0)
+    list(composed.settle(0.0))
+    assert core.asked() == [1, 2]
+    assert ev.Received(3, Heartbeat(0.0), 0) in core.heard[-1]
+    list(composed.settle(0.0))
+    list(composed.settle(0.0))
+    assert (core.asked(), composed.has_more) == ([1, 2, 3, 4], False)
+
+
+def test_a_monitor_that_does_not_read_its_answers_gets_no_more_of_them_until_it_does() -> None:
+    core = Answering(size=600)
+    composed = monitored(core, unread=1_000)
+    for seq in range(1, 11):
+        composed.receive(1, Envelope(seq, 0, Query(seq, "tasks")), 0.0)
+    for _ in range(20):
+        list(composed.settle(0.0))
+    few = len(core.asked())
+    assert few < 3
+    assert not composed.has_more
+    composed.receive(1, Envelope(11, few, Heartbeat(0.0)), 0.0)
+    assert composed.has_more
+    list(composed.settle(0.0))
+    assert len(core.asked()) == few + 1
+
+
+def test_a_monitor_that_asks_without_end_loses_its_session_and_is_told_why() -> None:
+    core = Answering()
+    composed = monitored(core)
+    for seq in range(1, MOST + 3):
+        composed.receive(1, Envelope(seq, 0, Query(seq, "tasks")), 0.0)
+    refused = [wish for wish in composed.settle(0.0) if isinstance(wish, Outgoing) and wish.last]
+    assert [(wish.connection, type(wish.message)) for wish in refused] == [(1, Refused)]
+    assert "questions" in core.heard[-1][-1].reason  # type: ignore[union-attr]
+    assert not composed.has_more

@@ -313,6 +313,8 @@ class Server(Process):
             self._carry_out(wish)
         if wish is not None:
             world.boundary("scheduler", self)
+        if self._composition.has_more:
+            self.post(TICK)
         if self._pair is not None:
             self._pair.check(self.site)
         if self.keeping is not None:

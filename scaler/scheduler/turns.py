@@ -1,0 +1,58 @@
+"""What monitors ask waits for its turn: one question of each in a step of the scheduler, others are heard in between.
+
+A page of tasks takes as long as thousands of heartbeats, and is thousands of times as large as the question.
+
+Pure. `scaler.scheduler.composition` puts in what came, and takes out what is to be answered.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from scaler.protocol.acceptor import Received
+
+#: questions of one monitor that may wait; ours ask the next when they have the answer
+MOST = 1_000
+
+
+class Turns:
+    """Questions that wait, by the numbers of those who asked."""
+
+    def __init__(self, may_answer: Callable[[int], bool]) -> None:
+        """`may_answer` says of a monitor whether it may be sent more: it reads what it was sent."""
+        self._may_answer = may_answer
+        self._waiting: dict[int, deque[Received]] = {}
+        #: who has had its turn in this step
+        self._served: set[int] = set()
+
+    def begin(self, number: int) -> bool:
+        """Whether a question that has just come from a monitor is dealt with now; else it is to be added."""
+        if number in self._waiting or number in self._served or not self._may_answer(number):
+            return False
+        self._served.add(number)
+        return True
+
+    def add(self, question: Received) -> bool:
+        """Have one wait; False if there are too many of this monitor."""
+        waiting = self._waiting.setdefault(question.number, deque())
+        waiting.append(question)
+        return len(waiting) <= MOST
+
+    def end_step(self) -> list[Received]:
+        """The next question of each monitor that had none answered in this step."""
+        taken = []
+        for number in [number for number in self._waiting if number not in self._served and self._may_answer(number)]:
+            waiting = self._waiting[number]
+            taken.append(waiting.popleft())
+            if not waiting:
+                del self._waiting[number]
+        self._served.clear()
+        return taken
+
+    @property
+    def has_more(self) -> bool:
+        """Some question waits for nothing but the next step."""
+        return any(map(self._may_answer, self._waiting))
+
+    def forget(self, number: int) -> None:
+        """A monitor is gone."""
+        self._waiting.pop(number, None)
