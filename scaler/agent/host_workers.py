@@ -139,7 +139,10 @@ class HostWorkers:
         worker = self.processes.pop(report.slot, None)
         events: list[Event] = []
         if worker is not None:
-            events += self._heard(worker)
+            while heard := self._heard(worker):
+                events += heard
+                if worker.broken is not None:
+                    break
             for fd in worker.descriptors:
                 self._loop.forget(fd)
             self._loop.ready.pop(worker, None)

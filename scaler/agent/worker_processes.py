@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote"]
 
 _SOCKET_BUFFER = 1 << 20
+#: bytes that a worker says before others are heard: each line that a task prints takes as long as a result
+_TURN = 1 << 14
 #: slots for workers beyond the configured ones, for blocked tasks
 EXTRA_SLOTS = 600
 #: descriptors that this has beside those
@@ -93,7 +95,7 @@ class WorkerProcess:
         self._zygote = zygote
         self._task = task
         self._control = control
-        self._receiver = Receiver(task, read_by_agent)
+        self._receiver = Receiver(task, read_by_agent, _TURN)
         #: why nothing more can be read of what it says: bytes came that are no message
         self.broken: str | None = None
         self._tasks_out = QueuingSender(task)
@@ -109,7 +111,7 @@ class WorkerProcess:
         return self._task.fileno(), self._control.fileno()
 
     def receive(self) -> list[FromWorker]:
-        """Return all complete messages there are; when the worker has ended, the last ones and then none."""
+        """Return complete messages, those of a turn; when the worker has ended, the last ones and then none."""
         if self.ended:
             return []
         try:

@@ -39,10 +39,15 @@ def framed(body: bytes) -> tuple[bytes, ...]:
 class Receiver(Generic[M]):
     """Takes messages from a socket without blocking; to be used by one thread at a time."""
 
-    def __init__(self, sock: socket.socket, decode: Callable[[memoryview], M]) -> None:
-        """`decode` makes a message of its bytes, or raises MalformedMessage."""
+    def __init__(self, sock: socket.socket, decode: Callable[[memoryview], M], turn: int | None = None) -> None:
+        """`decode` makes a message of its bytes, or raises MalformedMessage.
+
+        `turn`: bytes after which a `read` ends, so that others are heard, if they have a whole message. None: it reads
+        all there is.
+        """
         self._socket = sock
         self._decode = decode
+        self._turn = turn
         #: bytes read and not yet parsed are `_buffer[:_filled]`; grown as a larger message comes, shrunk after it
         self._buffer = bytearray(_CHUNK)
         self._filled = 0
@@ -50,15 +55,18 @@ class Receiver(Generic[M]):
         self.broken: str | None = None
 
     def read(self) -> list[M]:
-        """Return all complete messages there are, maybe none. Raises EOFError when the other end is gone.
+        """Return complete messages, maybe none: all there are, or those of a turn.
+
+        Raises EOFError when the other end is gone, and there is none.
 
         What comes after bytes that are no message is left unread; `broken` says so then.
         """
         messages: list[M] = []
+        most = self._turn or _CHUNK
         while True:
-            with memoryview(self._buffer) as view:
+            with memoryview(self._buffer) as view, view[self._filled : self._filled + most] as room:
                 try:
-                    count = self._socket.recv_into(view[self._filled :], 0, socket.MSG_DONTWAIT)
+                    count = self._socket.recv_into(room, 0, socket.MSG_DONTWAIT)
                 except BlockingIOError:
                     return messages
                 except ConnectionResetError:
@@ -67,7 +75,7 @@ class Receiver(Generic[M]):
                     if messages:
                         return messages  # the end is told by the next call
                     raise EOFError
-                full = self._filled + count == len(view)
+                full = count == len(room)
                 self._filled += count
                 try:
                     wanted = self._parse(view, messages)
@@ -80,8 +88,9 @@ class Receiver(Generic[M]):
                 self._buffer = larger
             elif self._filled == 0 and len(self._buffer) > _CHUNK:
                 self._buffer = bytearray(_CHUNK)
-            if not full:
+            if not full or (messages and self._turn is not None):
                 return messages
+            most = max(most, wanted - self._filled)
 
     def _parse(self, view: memoryview, messages: list[M]) -> int:
         """Move complete messages from the buffer to `messages`; return the size of buffer that the next one needs."""

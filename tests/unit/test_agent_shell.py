@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scaler.agent.core.events import HungUp, KillWorker, StartWorker, ToWorker
+from scaler.agent.core.events import HungUp, KillWorker, StartWorker, ToWorker, WorkerExited
 from scaler.agent.overdue import PATIENCE
 from scaler.agent.process_state import state_of
 from scaler.agent.shell import AgentShell
@@ -22,8 +22,8 @@ from scaler.agent.worker_processes import Exited, WorkerProcess
 from scaler.agent.zygote_watch import has_hung_up
 from scaler.common.loop import make_loop
 from scaler.worker_protocol.encoding import read_by_worker
-from scaler.worker_protocol.messages import Drop
-from scaler.worker_protocol.socketpair import QueuingSender, Receiver
+from scaler.worker_protocol.messages import Drop, Output
+from scaler.worker_protocol.socketpair import BlockingSender, QueuingSender, Receiver
 
 #: many enough for more bytes than sockets take
 KEYS = [(1, number) for number in range(300_000)]
@@ -135,6 +135,26 @@ def test_nothing_is_watched_of_a_worker_that_has_ended_though_it_had_not_read_wh
         shell._loop.ready[zygote] = None
         assert [event.slot for event in shell.gather()] == [0]
     assert descriptors[0] == descriptors[1]
+
+
+def test_all_that_a_worker_has_said_is_heard_before_its_end_and_a_little_of_it_at_a_time(shell: Any) -> None:
+    zygote, core = shell._workers.zygote, shell.core
+    core.wants = [StartWorker(0)]
+    shell.handle([], 0.0)
+    lines = [Output(1, 2, "f", 1, f"{n} " + "x" * 90) for n in range(400)]
+    task = zygote.theirs[0]
+    task.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    said = BlockingSender(task)
+    for line in lines:
+        said.send(line)
+    shell._loop.ready[shell._workers.processes[0]] = None
+    first = [event.message for event in shell.gather()]
+    assert 0 < len(first) < 200
+    zygote.end(0)
+    shell._loop.ready[zygote] = None
+    *rest, ended = shell.gather()
+    assert first + [event.message for event in rest] == lines
+    assert type(ended) is WorkerExited
 
 
 def test_a_worker_that_no_descriptors_are_left_for_ends_before_it_begins(

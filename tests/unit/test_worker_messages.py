@@ -134,6 +134,21 @@ def test_what_was_said_before_the_garbage_is_read_and_nothing_after_it() -> None
         assert receiver.broken == "it begins with 255"
 
 
+def test_who_reads_in_turns_gets_all_in_order_and_few_at_a_time() -> None:
+    ours, its = socket.socketpair()
+    with ours, its:
+        receiver = Receiver(its, read_by_agent, turn=1_000)
+        lines = [wm.Output(1, 2, "f", 1, f"{n} " + "x" * (5_000 if n == 30 else 50)) for n in range(60)]
+        for line in lines:
+            data = from_worker(line)
+            ours.sendall(struct.pack("=Q", len(data)) + data)
+        turns = [receiver.read()]
+        while turns[-1]:
+            turns.append(receiver.read())
+        assert [line for turn in turns for line in turn] == lines
+        assert max(map(len, turns)) < 20
+
+
 def test_a_length_that_lies_costs_no_memory() -> None:
     ours, its = socket.socketpair()
     with ours, its:
