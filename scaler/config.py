@@ -118,8 +118,8 @@ class Config(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-#: characters of a job's id, at most; the protocol has the same
-MAX_JOB = 200
+#: characters of a job's id, at most, and of all capabilities together; the protocol has the same
+MAX_JOB, MOST_CAPABILITIES = 200, 10_000
 
 C = TypeVar("C", bound=Config)
 
@@ -381,6 +381,8 @@ class AgentConfig:
         check(self)
         if self.preemption_url is not None and not self.preemption_url.startswith(("http://", "https://")):
             raise OptionError("preemption_url", f"must begin with http:// or https://, not {self.preemption_url!r}")
+        if sum(map(len, self.capabilities)) > MOST_CAPABILITIES:
+            raise OptionError("capabilities", f"must have at most {MOST_CAPABILITIES:,} characters together")
         if self.job is not None and len(self.job) > MAX_JOB:
             raise OptionError("job", f"must have at most {MAX_JOB} characters, not {len(self.job)}")
         if self.preload is not None:

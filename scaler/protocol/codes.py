@@ -24,6 +24,10 @@ MAX_WORKERS = 100_000
 MAX_NUMBER = 1 << 31
 #: characters of a function's name, as a monitor is shown it, at most
 MAX_NAME = 200
+#: characters that a function, a client or an agent is called by, at most: they are in each line that is said of it
+LONGEST_NAME = 1_000
+#: characters of all capabilities together that a task asks for, or an agent has, at most
+MOST_CAPABILITIES = 10_000
 #: characters of the id of a batch system's job, at most
 MAX_JOB = 200
 #: lines of a batch system that a report has, and characters of each, at most

@@ -5,6 +5,7 @@ import sys
 
 from scaler.common.host import boot_id
 from scaler.common.utf8 import written_out
+from scaler.protocol.codes import LONGEST_NAME
 from scaler.protocol.messages import PROTOCOL_VERSION, Encoding, Hello, u8
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -65,7 +66,7 @@ def hello_of(
     """
     directory, token, data = store
     return Hello(
-        role, written_out(name), session, PROTOCOL_VERSION, PYTHON, packages, boot_id(), os.getpid(),
+        role, written_out(name)[:LONGEST_NAME], session, PROTOCOL_VERSION, PYTHON, packages, boot_id(), os.getpid(),
         workers=workers, capabilities=tuple(map(written_out, capabilities)), store=directory, token=token, data=data,
         encodings=u8([Encoding.PICKLE] if packages else ()), job=job, others=others,
     )  # fmt: skip

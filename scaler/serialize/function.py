@@ -34,7 +34,9 @@ from operator import attrgetter
 from types import FunctionType
 from typing import Any
 
+from scaler.common.utf8 import written_out
 from scaler.errors import SerializationError
+from scaler.protocol.codes import LONGEST_NAME
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer, encode_function, pack_function
 from scaler.serialize.outofband import Incomplete, Packed
@@ -277,7 +279,7 @@ def name_of(function: Any) -> str:
     function = getattr(function, "func", function)
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     module = getattr(function, "__module__", None)
-    return f"{module}.{name}" if isinstance(module, str) else str(name)
+    return written_out(f"{module}.{name}" if isinstance(module, str) else str(name))[:LONGEST_NAME]
 
 
 def _level_of_user() -> int:

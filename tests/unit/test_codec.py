@@ -1,11 +1,14 @@
 """The wire format, case by case."""
 
+from dataclasses import replace
+
 import pytest
 from simulator.scripted import graph, hello, result, task
 
 from scaler.errors import ProtocolError
 from scaler.protocol.codec import MESSAGE_CLASSES, decode, encode
-from scaler.protocol.codes import LARGEST_VALUE, MAX_WORKERS
+from scaler.protocol.codes import LARGEST_VALUE, LONGEST_NAME, MAX_WORKERS, MOST_CAPABILITIES
+from scaler.protocol.hello import hello_of
 from scaler.protocol.layouts import FEW
 from scaler.protocol.messages import (
     PLACE,
@@ -32,6 +35,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.protocol.results import ResultBuilder, SpanResult
+from scaler.serialize.function import name_of
 from scaler.transport import Address
 
 
@@ -171,3 +175,28 @@ def test_what_is_said_of_a_message_is_short_whatever_it_holds(message: Message) 
     with pytest.raises(ProtocolError, match="unknown") as caught:
         decode(encode(message))
     assert len(str(caught.value)) <= 300
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (replace(task(1, 2), name="f" * (LONGEST_NAME + 1)), "name"),
+        (replace(task(1, 2), capabilities=("c" * 100,) * 101), "capabilities"),
+        (replace(hello("client", "c"), name="n" * (LONGEST_NAME + 1)), "name"),
+        (replace(hello("agent", "a"), capabilities=("c" * (MOST_CAPABILITIES + 1),)), "capabilities"),
+    ],
+    ids=["function", "what a task asks for", "peer", "what an agent has"],
+)
+def test_what_is_in_each_line_that_is_said_of_something_is_short(message: Message, words: str) -> None:
+    with pytest.raises(ProtocolError, match=f"{words} .*characters"):
+        decode(encode(message))
+
+
+def test_a_peer_and_a_function_with_a_long_name_are_called_by_its_beginning() -> None:
+    def work() -> None: ...
+
+    work.__qualname__ = "\udcff" * LONGEST_NAME
+    for name in (name_of(work), hello_of("client", work.__qualname__, 1).name):
+        assert len(name) == LONGEST_NAME
+        decode(encode(replace(task(1, 2), name=name)))
+    decode(encode(hello_of("client", work.__qualname__, 1)))

@@ -164,4 +164,5 @@ def test_limits_that_the_protocol_has_too_are_the_same():
 
     assert config.MOST_WORKERS == codes.MAX_WORKERS
     assert config.MAX_JOB == codes.MAX_JOB
+    assert config.MOST_CAPABILITIES == codes.MOST_CAPABILITIES
     assert config.LONGEST == codes.MOST_SECONDS

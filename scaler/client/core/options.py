@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary
 
-from scaler.protocol.messages import FRESH, MAX_WORKERS, MOST_SECONDS, WARN
+from scaler.protocol.messages import FRESH, MAX_WORKERS, MOST_CAPABILITIES, MOST_SECONDS, WARN
 
 #: the largest priority, the smallest with a minus, and the most retries
 MOST = 2**31 - 1
@@ -113,6 +113,8 @@ def _names(capabilities: Iterable[Any]) -> tuple[str, ...]:
     wrong = next((name for name in names if not isinstance(name, str)), None)
     if wrong is not None:
         raise TypeError(f"capabilities must be names, not {wrong!r}")
+    if sum(map(len, names)) > MOST_CAPABILITIES:
+        raise ValueError(f"capabilities have at most {MOST_CAPABILITIES:,} characters together")
     return tuple(sorted(names))
 
 

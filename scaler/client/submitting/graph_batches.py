@@ -11,8 +11,9 @@ from scaler.client.core.options import Options
 from scaler.client.core.task_template import check_size
 from scaler.client.values.arguments import Arguments
 from scaler.client.values.value_codec import ValueCodec
+from scaler.common.utf8 import written_out
 from scaler.graph import Plan, RemoteValue, Run
-from scaler.protocol.messages import GRAPH, INLINE_LIMIT, KEEP, Task, u8, u32
+from scaler.protocol.messages import GRAPH, INLINE_LIMIT, KEEP, LONGEST_NAME, Task, u8, u32
 from scaler.serialize.call import encode_entries, pack_entries
 from scaler.serialize.outofband import joined
 
@@ -67,7 +68,7 @@ class GraphBatches:
         at = 0
         for run in plan.runs:
             n, options = len(run.entries), run.options or default
-            names = run.names
+            names = written_out(run.names)[:LONGEST_NAME]
             function, payload = self._entries(run, names)
             task = Task(
                 0, first + at, n, GRAPH, options.flags | KEEP, function, 0, names,

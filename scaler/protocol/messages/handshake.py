@@ -4,9 +4,9 @@ import re
 from array import array
 
 from scaler.common.records import record
-from scaler.protocol.codes import MAX_JOB, MAX_NUMBER, MAX_WORKERS, NEVER, Leaving, Role
+from scaler.protocol.codes import LONGEST_NAME, MAX_JOB, MAX_NUMBER, MAX_WORKERS, NEVER, Leaving, Role
 from scaler.protocol.messages.columns import column, u8, u32
-from scaler.protocol.messages.message import Message, require
+from scaler.protocol.messages.message import Message, check_capabilities, require
 
 #: where a store listens; what else there is to a host, whoever connects there finds out
 _PLACE = re.compile(r"tcp://(\[[^\[\]\s]+\]|[^\[\]:/@,\s]+):([0-9]{1,5})")
@@ -60,6 +60,8 @@ class Hello(Message):
 
     def validate(self) -> None:
         require(len(self.whereabouts) in (0, len(self.agents)), "the whereabouts of all agents, or of none")
+        require(len(self.name) <= LONGEST_NAME, f"a name has at most {LONGEST_NAME:,} characters")
+        check_capabilities(self.capabilities)
         require(len(self.job) <= MAX_JOB, f"a job's id has at most {MAX_JOB} characters")
         require(self.leaving in list(Leaving), f"no reason to leave: {self.leaving}")
         require(self.role in list(Role), f"unknown role {self.role!r}")

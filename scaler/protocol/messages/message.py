@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import LARGEST_VALUE, Frame
+from scaler.protocol.codes import LARGEST_VALUE, MOST_CAPABILITIES, Frame
 
 
 class Malformed(Exception):
@@ -65,6 +65,12 @@ def rows_in(pairs: "array[int]", rows: int | None = None) -> int:
         require(lo < hi and (rows is None or hi <= rows), "a span is empty or outside its batch")
         total += hi - lo
     return total
+
+
+def check_capabilities(capabilities: Iterable[str]) -> None:
+    """Raise `Malformed` for more of them than people read."""
+    total = sum(map(len, capabilities))
+    require(total <= MOST_CAPABILITIES, f"capabilities have at most {MOST_CAPABILITIES:,} characters together")
 
 
 def check_stored(sizes: Iterable[int]) -> None:

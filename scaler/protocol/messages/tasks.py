@@ -5,9 +5,20 @@ from dataclasses import field
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import EACH, GRAPH, MAX_PATH, MAX_ROWS, MAX_WORKERS, MOST_SECONDS, TOGETHER, Encoding, Frame
+from scaler.protocol.codes import (
+    EACH,
+    GRAPH,
+    LONGEST_NAME,
+    MAX_PATH,
+    MAX_ROWS,
+    MAX_WORKERS,
+    MOST_SECONDS,
+    TOGETHER,
+    Encoding,
+    Frame,
+)
 from scaler.protocol.messages.columns import column, i32, u8, u32, u64
-from scaler.protocol.messages.message import Malformed, Message, check_holders, require, rows_in
+from scaler.protocol.messages.message import Malformed, Message, check_capabilities, check_holders, require, rows_in
 
 
 @record
@@ -71,6 +82,10 @@ class Task(Message):
             raise Malformed(f"a batch has 1 to {MAX_ROWS} rows")
         if not 0.0 <= self.timeout < MOST_SECONDS:
             raise Malformed("a timeout is a positive number of seconds")
+        if len(self.name) > LONGEST_NAME:
+            raise Malformed(f"a function's name of more than {LONGEST_NAME:,} characters")
+        if self.capabilities:
+            check_capabilities(self.capabilities)
         if self.threads > MAX_WORKERS:
             raise Malformed(f"a row takes at most {MAX_WORKERS:,} threads")
         if self.results:
