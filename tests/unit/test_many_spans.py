@@ -10,8 +10,8 @@ from support.counting import calls_of
 
 from scaler.common.spans import SpanQueue
 from scaler.errors import ProtocolError
-from scaler.protocol.codes import MOST_SPANS
-from scaler.protocol.messages import CANCELLED, Message, Spans, TaskCancel, TaskClaim, TaskHold, u32
+from scaler.protocol.codes import MOST_ASKED, MOST_SPANS
+from scaler.protocol.messages import CANCELLED, Message, ObjectRequest, Spans, TaskCancel, TaskClaim, TaskHold, u32, u64
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED
 from scaler.transport.framing import LARGE
 from scaler.transport.zeromq_sockets import drain
@@ -37,6 +37,15 @@ def test_a_message_that_asks_for_more_spans_than_it_may_is_none_and_says_how_man
     words = f"a malformed {kind.__name__}: {MOST_SPANS + 1:,} spans, of which it may name {MOST_SPANS:,}"
     with pytest.raises(ProtocolError, match=words):
         as_heard(asks_for(MOST_SPANS + 1))
+
+
+def test_a_message_that_asks_for_more_objects_than_it_may_is_none_and_says_how_many() -> None:
+    def asks_for(count: int) -> Message:
+        return ObjectRequest(u32([0]) * count, u64(range(count)))
+
+    assert isinstance(as_heard(asks_for(MOST_ASKED)), ObjectRequest)
+    with pytest.raises(ProtocolError, match=f"{MOST_ASKED + 1:,} objects, of which it may ask for {MOST_ASKED:,}"):
+        as_heard(asks_for(MOST_ASKED + 1))
 
 
 @pytest.mark.parametrize("count", [0, 1, MOST_SPANS, MOST_SPANS + 1, 3 * MOST_SPANS - 1])

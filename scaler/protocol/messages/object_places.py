@@ -6,9 +6,9 @@ from dataclasses import field
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import PLACE, STORED_OBJECT, Frame
+from scaler.protocol.codes import MOST_ASKED, PLACE, STORED_OBJECT, Frame
 from scaler.protocol.messages.columns import column, u8, u32, u64
-from scaler.protocol.messages.message import Message, check_holders, check_stored, require
+from scaler.protocol.messages.message import Malformed, Message, check_holders, check_stored, require
 from scaler.protocol.messages.row_control import Spans
 
 
@@ -66,6 +66,11 @@ class ObjectRequest(Objects):
     """To a client: the scheduler needs these values, which it made or received. From a client: it will read these."""
 
     __slots__ = ()
+
+    def validate(self) -> None:
+        super().validate()
+        if len(self.ids) > MOST_ASKED:  # each has an answer of its own, as large as dozens of them
+            raise Malformed(f"{len(self.ids):,} objects, of which it may ask for {MOST_ASKED:,}")
 
 
 @record
