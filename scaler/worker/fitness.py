@@ -20,6 +20,7 @@ import errno
 import mmap
 import os
 import resource
+import sys
 import time
 from collections.abc import Callable
 
@@ -165,6 +166,8 @@ def _is_short(error: BaseException) -> bool:
 
 
 def _finds_modules_emptied(error: BaseException) -> bool:
+    if sys.modules.get("sys") is not sys:  # all are gone: what imports anything fails in its own way
+        return True
     return isinstance(error, (AttributeError, ImportError)) and any(words in str(error) for words in _EMPTIED)
 
 

@@ -217,3 +217,10 @@ def test_errors_that_may_be_the_processs_are_those_of_shortages_and_damage(
     fails: Callable[[], None], is_doubtful: bool
 ) -> None:
     assert fitness.is_doubtful(error_of(fails)) is is_doubtful
+
+
+def test_any_error_may_be_the_processs_once_its_modules_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = AttributeError("module 'sys' has no attribute 'warnoptions'")
+    assert not fitness.is_doubtful(error)
+    monkeypatch.delitem(sys.modules, "sys")
+    assert fitness.is_doubtful(error)
