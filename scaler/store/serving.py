@@ -33,6 +33,9 @@ _KEEP_OPEN, _HOLD = 1.0, 30.0
 #: seconds between words to those who wait
 _CONSOLE = 1.0
 
+#: what answers a READ
+_ANSWERS = frozenset({Kind.CHUNK, Kind.ELSEWHERE, Kind.MISSING})
+
 _log = logging.getLogger(__name__)
 
 
@@ -44,6 +47,19 @@ class Partial(NamedTuple):
     tag: int
     #: one byte a chunk, 1 if it is here
     have: bytearray
+
+
+class _Asking:
+    """A peer that reads, and what of its questions can be true."""
+
+    __slots__ = ("answered", "before", "reads", "turn")
+
+    def __init__(self) -> None:
+        #: READs that it sent
+        self.reads = 0
+        #: answers to those that were sent to it, and how many they were when this turn began
+        self.answered = self.before = 0
+        self.turn = 0
 
 
 class _Opened:
@@ -86,8 +102,9 @@ class Serving:
         self._partial = partial
         #: where each peer can be asked in turn; "" if it can't
         self._addresses: dict[int, str] = {}
-        #: READs that each peer sent
-        self._reads: dict[int, int] = {}
+        self._asking: dict[int, _Asking] = {}
+        #: counts the times that what peers have said was fetched
+        self._turn = 0
         self._spreading = Spreading(self._addresses)
         self._puts = Puts(directories[0], self._find, self._say, self._put_done)
         #: the one that was read last comes last
@@ -106,6 +123,10 @@ class Serving:
         return not (self._opened or self._spreading or self._puts or self._held)
 
     # ---- peers -----------------------------------------------------------------------------------------------------
+    def begin_turn(self) -> None:
+        """What peers have said is about to be fetched: it was said before they had the answers to come."""
+        self._turn += 1
+
     def said(self, number: int, frames: Sequence[bytes | memoryview], now: float) -> None:
         """A peer has said something. Raises `ProtocolError` if that was odd: it should be disconnected."""
         self._now = now
@@ -113,12 +134,9 @@ class Serving:
         if number not in self._addresses:
             if note.kind is not Kind.HELLO or note.offset != VERSION:
                 raise ProtocolError("a store of another version")
-            self._addresses[number], self._reads[number] = note.text, 0
+            self._addresses[number], self._asking[number] = note.text, _Asking()
         elif note.kind is Kind.READ:
-            self._reads[number] += 1
-            under_way = self._reads[number] - note.number
-            if not 0 < under_way <= MAX_UNDER_WAY or note.offset % CHUNK:
-                raise ProtocolError(f"a store asked for {note.offset} while {under_way} answers are under way")
+            self._check_read(self._asking[number], note)
             self._read(number, note)
         elif note.kind is Kind.DONE:
             self._spreading.has_all(note.key, number)
@@ -129,13 +147,26 @@ class Serving:
         else:
             raise ProtocolError("a store introduced itself twice")
 
+    def _check_read(self, peer: _Asking, note: Note) -> None:
+        """Raise `ProtocolError` for a READ beyond those that may be under way, or with answers that never came."""
+        if peer.turn != self._turn:
+            peer.turn, peer.before = self._turn, peer.answered
+        peer.reads += 1
+        under_way = peer.reads - note.number
+        if not 0 < under_way <= MAX_UNDER_WAY or note.offset % CHUNK:
+            raise ProtocolError(f"a store asked for {note.offset} while {under_way} answers are under way")
+        if note.number > peer.before:
+            raise ProtocolError(f"a store has {note.number} answers of {peer.before}")
+
     def gone(self, number: int) -> None:
         """A peer is gone."""
         self._addresses.pop(number, None)
-        self._reads.pop(number, None)
+        self._asking.pop(number, None)
         self._spreading.gone(number)
 
     def _say(self, number: int, note: Note) -> None:
+        if note.kind in _ANSWERS and number in self._asking:
+            self._asking[number].answered += 1
         self._send(number, pack(note))
 
     # ---- reads -----------------------------------------------------------------------------------------------------

@@ -250,6 +250,7 @@ class Transfer:
     def _hear_peers(self) -> None:
         now = time.monotonic()
         gone = set()
+        self._serving.begin_turn()
         for number, frames in self._listener.receive():
             if number in gone:
                 continue

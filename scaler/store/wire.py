@@ -13,8 +13,8 @@
                                                         REFUSED key; reason
 
 An object's file is read in chunks of 1 MiB. Every READ says how many answers have arrived on this connection, so that
-whoever answers knows how many are under way. Size and tag are those of the file: pieces of different versions are never
-mixed. What isn't one of these messages ends the connection.
+whoever answers knows how many are under way; more than were sent can't have. Size and tag are those of the file: pieces
+of different versions are never mixed. What isn't one of these messages ends the connection.
 """
 
 from collections.abc import Sequence

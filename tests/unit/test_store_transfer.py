@@ -546,6 +546,7 @@ class Peers:
         answered = self.reads.get(number, 0)
         self.reads[number] = answered + 1
         note = Note(Kind.READ, KEY, chunk * CHUNK, number=answered, **more)
+        self.serving.begin_turn()
         self.serving.said(number, pack(note), 0.0)
         to, answer = self.sent.pop()
         assert to == number
@@ -559,6 +560,17 @@ def peers(tmp_path: Path) -> Iterator[Peers]:
     write(str(tmp_path), KEY, b"x" * 20 * CHUNK)
     yield made
     made.serving.close()
+
+
+def test_who_says_that_answers_have_come_which_were_not_sent_is_not_believed(peers: Peers) -> None:
+    """It would have thousands of chunks made at once, all of which wait here for it to read them."""
+    peers.join(1)
+    assert peers.read(1, 0) == "chunk"
+    peers.serving.begin_turn()
+    for number in (0, 1):
+        peers.serving.said(1, pack(Note(Kind.READ, KEY, CHUNK, number=number)), 0.0)
+    with pytest.raises(ProtocolError, match="has 2 answers of 1"):
+        peers.serving.said(1, pack(Note(Kind.READ, KEY, CHUNK, number=2)), 0.0)
 
 
 def test_a_chunk_is_sent_once_and_then_a_holder_named(peers: Peers) -> None:
