@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from scaler.client.cluster import ClusterQuestions
-from scaler.client.core.options import Options
+from scaler.client.core.options import DEEPEST, Options
 from scaler.client.future import Future
 from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
@@ -90,9 +90,8 @@ class Client:
         if timeout is None and is_around(target):
             # the scheduler was there a moment ago: if it is gone it may be about to come back
             timeout = patience_with(target, reconnect)
-        # what is submitted inside a task comes before its siblings, so that trees are worked off depth first
         flags = (STREAM if stream_output else 0) | (PROFILE if profiling else 0)
-        options = Options.make(priority=task.priority + 1 if task else 0, flags=flags)
+        options = Options.make(flags=flags, **_inherited(task))
         name = name or f"{os.uname().nodename}-{os.getpid()}"
         self._share(connect(target, security, name, timeout, reconnect, serializer), options)
 
@@ -436,13 +435,20 @@ def shared_client(address: str, serializer: AnySerializer | None = None, reconne
         return client
 
 
+def _inherited(task: context.TaskContext | None) -> dict[str, int]:
+    """What a task's tasks have of it: they go before its siblings, so that trees are worked off depth first."""
+    return {} if task is None else {"priority": task.priority, "nesting": min(task.nesting + 1, DEEPEST)}
+
+
 def _in_task(
     address: str, serializer: AnySerializer | None, options: tuple[Any, ...], reconnect: float | None = None
 ) -> Client:
-    """What a pickled client becomes: the shared one with its options, and a task's tasks first of all."""
+    """What a pickled client becomes: the shared one with its options, and those that a task's tasks have."""
     client, own, task = shared_client(address, serializer, reconnect), Options(*options), context.current()
-    priority = own.priority if task is None else max(own.priority, task.priority + 1)
-    wanted = Options.make(**dataclasses.asdict(own) | {"priority": priority})
+    inherited = _inherited(task)
+    if task is not None:
+        inherited["priority"] = max(own.priority, task.priority)
+    wanted = Options.make(**dataclasses.asdict(own) | inherited)
     return client if client._options is wanted else _View(client._parts, wanted)
 
 

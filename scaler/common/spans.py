@@ -1,10 +1,13 @@
-"""Queues of spans: rows waiting for a place, by priority, fair among clients, without a cost per row.
+"""Queues of spans: rows waiting for a place, by priority, fair among roots, without a cost per row.
 
-The spans of a client are linked in their order, and each batch knows its own by row: to take one out costs little.
+The spans of a client are linked in their order, in a *line*, and each batch knows its own by row: to take one out costs
+little. What tasks submit belongs to the root at whose bidding they run: a root and all that submit for it have one
+share, or whose tasks submit tasks would have a turn for each worker. Within a share what is nested deeper goes first,
+so that trees are worked off depth first; among equals those share who submit.
 
-Fair is what takes as long (fair queueing, which networks have for packets: Demers, Keshav, Shenker 1989): the client
-whose rows have taken the least time so far, as far as known, has its turn. By turns alone a client with one map of a
-million rows had many times what one had that submits them one by one; by rows, one whose rows are long.
+Fair is what takes as long (fair queueing, which networks have for packets: Demers, Keshav, Shenker 1989): whoever's
+rows have taken the least time so far, as far as known, has its turn. By turns alone a client with one map of a million
+rows had many times what one had that submits them one by one; by rows, one whose rows are long.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -32,12 +35,24 @@ class Owned(Protocol):
         """How many workers each of its rows takes while it runs."""
         ...
 
+    @property
+    def share(self) -> int:
+        """The root that its rows are run for, or the client if there is none."""
+        ...
+
+    @property
+    def nesting(self) -> int:
+        """How many tasks, one inside the other, it was submitted in; 0 for none."""
+        ...
+
 
 B = TypeVar("B", bound=Owned)
-_LO = attrgetter("lo")
+_LO, _USED = attrgetter("lo"), attrgetter("used")
 #: what a row takes of which nothing is known, and for how long one that is long counts at most, microseconds: what was
 #: thought of a client's rows keeps it waiting for no longer than that
 UNKNOWN_US, MOST_US = 10_000.0, 1e6
+#: shares without rows that are remembered since theirs have taken more than others' have
+MOST_PAST = 64
 
 
 class _Span(Generic[B]):
@@ -67,12 +82,13 @@ def _unlink(span: _Span[B]) -> None:
 
 
 class _Line(Generic[B]):
-    """The spans of one client in their order; no row of a batch is in two of them."""
+    """The spans of one client, share and nesting in their order; no row of a batch is in two of them."""
 
-    __slots__ = ("end", "of", "used")
+    __slots__ = ("client", "end", "nesting", "of", "share", "used")
 
-    def __init__(self, used: float = 0.0) -> None:
-        #: what its rows have taken, microseconds: those since it has some here, beside those of others
+    def __init__(self, client: int, nesting: int, share: "_Share[B]", used: float = 0.0) -> None:
+        self.client, self.nesting, self.share = client, nesting, share
+        #: what its rows have taken, microseconds: those since it has some here, beside those of others of its share
         self.used = used
         #: closes the ring: behind it comes the first, before it the last
         self.end: _Span[B] = _Span()
@@ -144,7 +160,7 @@ class _Line(Generic[B]):
             for span in spans:
                 rows += span.hi - span.lo
                 del span.before, span.after  # else they would wait for the garbage collector
-        self.let_go()
+        self.of = {}
         return rows
 
     def let_go(self) -> None:
@@ -158,53 +174,128 @@ class _Line(Generic[B]):
             span = span.after
 
 
-class SpanQueue(Generic[B]):
-    """Spans (batch, lo, hi) of one class of rows; clients share the time, each client's rows go in their order."""
+class _Share(Generic[B]):
+    """What is queued for one root."""
 
-    __slots__ = ("_clients", "_turns", "rows")
+    __slots__ = ("has_had_turn", "key", "lines", "used")
+
+    def __init__(self, key: int, used: float) -> None:
+        self.key = key
+        #: the deepest first, of those the one that has used least; none without spans
+        self.lines: list[_Line[B]] = []
+        #: what its rows have taken, microseconds: those since it has some here, beside those of others
+        self.used = used
+        #: some of its rows were taken: those that come with nothing behind them go before it
+        self.has_had_turn = False
+
+
+def _rank(line: _Line[B]) -> tuple[int, float]:
+    return -line.nesting, line.used
+
+
+class SpanQueue(Generic[B]):
+    """Spans (batch, lo, hi) of one class of rows; roots share the time, the rows of each line go in their order."""
+
+    __slots__ = ("_clients", "_past", "_shares", "_turns", "rows")
 
     def __init__(self) -> None:
-        self._clients: dict[int, _Line[B]] = {}
-        #: exactly the keys of `_clients`, those that have used least first, then those whose last turn is longest ago
-        self._turns: list[int] = []
+        #: the lines of each client: several if it submits for several roots, or inside tasks; no empty lists
+        self._clients: dict[int, list[_Line[B]]] = {}
+        self._shares: dict[int, _Share[B]] = {}
+        #: exactly the values of `_shares`, those that have used least first, then those whose last turn is longest ago
+        self._turns: list[_Share[B]] = []
+        #: what the rows of shares have taken that have none now, if that is more than what those of others have
+        self._past: dict[int, float] = {}
         #: rows queued
         self.rows = 0
 
-    def _of(self, client: int) -> _Line[B]:
-        line = self._clients.get(client)
-        if line is None:
-            turns = self._turns
-            line = self._clients[client] = _Line(self._used(turns[0]) if turns else 0.0)
-            turns.insert(bisect_right(turns, line.used, key=self._used) if turns else 0, client)
+    def _of(self, batch: B) -> _Line[B]:
+        nesting, share = batch.nesting, batch.share
+        for line in self._clients.get(batch.client, ()):
+            if line.nesting == nesting and line.share.key == share:
+                return line
+        return self._new(batch)
+
+    def _new(self, batch: B) -> _Line[B]:
+        share, turns = self._shares.get(batch.share), self._turns
+        if share is None:
+            share = self._shares[batch.share] = _Share(batch.share, turns[0].used if turns else 0.0)
+            if self._past:
+                share.used = max(share.used, self._past.pop(batch.share, 0.0))
+            at = bisect_left(turns, share.used, key=_USED) if turns else 0
+            while at < len(turns) and not turns[at].has_had_turn and turns[at].used == share.used:
+                at += 1
+            turns.insert(at, share)
+        line = _Line(batch.client, batch.nesting, share)
+        if share.lines:
+            line.used = next((other.used for other in share.lines if other.nesting == line.nesting), 0.0)
+        self._put(line)
         return line
 
-    def _used(self, client: int) -> float:
-        return self._clients[client].used
+    def _put(self, line: _Line[B]) -> None:
+        self._clients.setdefault(line.client, []).append(line)
+        lines = line.share.lines
+        lines.insert(bisect_right(lines, _rank(line), key=_rank) if lines else 0, line)
 
-    def _settle(self, client: int) -> None:
-        """A client without rows has no turn."""
-        if not self._clients[client].of:
-            self._clients.pop(client).let_go()
-            self._turns.remove(client)
+    def _settle(self, line: _Line[B]) -> None:
+        """What has no rows has no turn."""
+        if line.of:
+            return
+        of_client = self._clients[line.client]
+        of_client.remove(line)
+        if not of_client:
+            del self._clients[line.client]
+        line.let_go()
+        share = line.share
+        share.lines.remove(line)
+        if not share.lines:
+            del self._shares[share.key]
+            self._turns.remove(share)
+            if not self._turns:
+                self._past.clear()
+            elif share.used > self._turns[0].used:
+                self._past[share.key] = share.used
+                if len(self._past) > MOST_PAST:
+                    del self._past[next(iter(self._past))]
 
     def copy(self) -> "SpanQueue[B]":
         """Another queue of the same spans."""
         made: SpanQueue[B] = SpanQueue()
-        for client, line in self._clients.items():
-            copied = made._clients[client] = _Line(line.used)
-            for span in line:
-                copied.insert(copied.end.before, *span)
-        made._turns, made.rows = self._turns.copy(), self.rows
+        for share in self._turns:
+            copied: _Share[B] = _Share(share.key, share.used)
+            copied.has_had_turn = share.has_had_turn
+            made._shares[share.key] = copied
+            made._turns.append(copied)
+            for line in share.lines:
+                other = _Line(line.client, line.nesting, copied, line.used)
+                for span in line:
+                    other.insert(other.end.before, *span)
+                made._put(other)
+        made.rows, made._past = self.rows, self._past.copy()
         return made
 
     @property
     def head(self) -> B:
         """The batch whose rows are taken next. Raises IndexError when empty."""
-        return self._clients[self._turns[0]].end.after.batch
+        return self._turns[0].lines[0].end.after.batch
+
+    def head_of(self, share: int) -> B | None:
+        """The batch whose rows are next of this share, whoever's turn it is; None if it has none."""
+        found = self._shares.get(share)
+        return found.lines[0].end.after.batch if found is not None else None
+
+    @property
+    def are_several(self) -> bool:
+        """There are rows of several shares."""
+        return len(self._turns) > 1
+
+    def shares(self, most: int) -> list[int]:
+        """Those whose turn is next, at most so many."""
+        return [share.key for share in islice(self._turns, most)]
 
     def append(self, batch: B, lo: int, hi: int) -> None:
-        """Queue rows behind the others of their client."""
-        line = self._of(batch.client)
+        """Queue rows behind the others of their line."""
+        line = self._of(batch)
         last = line.end.before
         if last is not line.end and last.batch is batch and last.hi == lo:
             last.hi = hi
@@ -213,19 +304,20 @@ class SpanQueue(Generic[B]):
         self.rows += hi - lo
 
     def prepend(self, batch: B, lo: int, hi: int) -> None:
-        """Queue rows before the others of their client: they had a place and lost it."""
-        line = self._of(batch.client)
+        """Queue rows before the others of their line: they had a place and lost it."""
+        line = self._of(batch)
         line.insert(line.end, batch, lo, hi)
         self.rows += hi - lo
 
-    def take(self, rows: int, us: float | None = None) -> tuple[B, int, int]:
-        """Take at most `rows` rows of one batch, from the client whose turn it is. Raises IndexError when empty.
+    def take(self, rows: int, us: float | None = None, share: int | None = None) -> tuple[B, int, int]:
+        """Take at most `rows` rows of one batch, of the share whose turn it is, or of that one. IndexError when empty.
 
         Each of them takes `us` microseconds of each of its slots; None: nothing is known of that.
         """
         turns = self._turns
-        client = turns[0]
-        line = self._clients[client]
+        whose = turns[0] if share is None else self._shares[share]
+        whose.has_had_turn = True
+        line = whose.lines[0]
         span = line.end.after
         batch, lo, hi = span.batch, span.lo, span.hi
         if hi - lo > rows:
@@ -233,19 +325,30 @@ class SpanQueue(Generic[B]):
         else:
             line.remove(span)
         self.rows -= hi - lo
+        if len(turns) > 1 or len(whose.lines) > 1 or self._past:
+            used = (hi - lo) * (UNKNOWN_US if us is None else min(us * batch.slots, MOST_US))
+            self._charge(whose, line, used)
         if not line.of:
-            self._clients.pop(client).let_go()
-            del turns[0]
-        elif len(turns) > 1:
-            line.used += (hi - lo) * (UNKNOWN_US if us is None else min(us * batch.slots, MOST_US))
-            del turns[0]
-            turns.insert(bisect_right(turns, line.used, key=self._used), client)
+            self._settle(line)
         return batch, lo, hi
+
+    def _charge(self, share: _Share[B], line: _Line[B], used: float) -> None:
+        turns, lines = self._turns, share.lines
+        share.used += used
+        if len(turns) > 1:
+            turns.remove(share)
+            turns.insert(bisect_right(turns, share.used, key=_USED), share)
+        if self._past:
+            least = turns[0].used
+            self._past = {key: past for key, past in self._past.items() if past > least}
+        if len(lines) > 1:
+            line.used += used
+            del lines[0]
+            lines.insert(bisect_right(lines, _rank(line), key=_rank), line)
 
     def take_last(self, rows: int) -> tuple[B, int, int]:
         """Take at most `rows` rows of one batch from the far end. Raises IndexError when empty."""
-        client = self._turns[-1]
-        line = self._clients[client]
+        line = self._turns[-1].lines[-1]
         span = line.end.before
         batch, lo, hi = span.batch, span.lo, span.hi
         if hi - lo > rows:
@@ -253,19 +356,18 @@ class SpanQueue(Generic[B]):
         else:
             line.remove(span)
         self.rows -= hi - lo
-        self._settle(client)
+        self._settle(line)
         return batch, lo, hi
 
-    def has_others(self, client: int) -> bool:
-        """Say whether there are rows of others than this client."""
-        return len(self._clients) > (client in self._clients)
+    def has_others(self, share: int) -> bool:
+        """Say whether there are rows of others than this share."""
+        return len(self._shares) > (share in self._shares)
 
     def drop_client(self, client: int) -> None:
         """Forget all rows of a client."""
-        line = self._clients.pop(client, None)
-        if line is not None:
-            self._turns.remove(client)
+        for line in [*self._clients.get(client, ())]:
             self.rows -= line.clear()
+            self._settle(line)
 
     def let_go(self) -> None:
         """Forget all rows, of everybody."""
@@ -274,11 +376,15 @@ class SpanQueue(Generic[B]):
 
     def remove(self, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out the rows [lo, hi) of a batch; the parts that were here, ascending."""
-        line = self._clients.get(client)
-        known = line.of.get(batch) if line is not None else None
-        if line is None or known is None:
-            return []
         found: list[tuple[int, int]] = []
+        for line in [*self._clients.get(client, ())]:
+            if batch in line.of:
+                found += self._remove(line, batch, lo, hi)
+        return found
+
+    def _remove(self, line: _Line[B], batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        known = line.of[batch]
         first = max(0, bisect_right(known, lo, key=_LO) - 1)
         for span in known[first : bisect_left(known, hi, first, key=_LO)]:
             a, b = span.lo, span.hi
@@ -294,23 +400,24 @@ class SpanQueue(Generic[B]):
             else:
                 line.remove(span)
         self.rows -= sum(b - a for a, b in found)
-        self._settle(client)
+        self._settle(line)
         return found
 
     def remove_all(self, client: int, batch: int, spans: list[tuple[int, int]]) -> None:
         """Take out rows of a batch: spans that ascend and have no row in common, many at the price of few."""
-        line = self._clients.get(client)
-        if line is not None:
+        for line in [*self._clients.get(client, ())]:
             self.rows -= line.remove_all(batch, spans)
-            self._settle(client)
+            self._settle(line)
 
-    def of_client(self, client: int) -> Iterable[tuple[B, int, int]]:
-        """The spans of one client, in order."""
-        return self._clients.get(client, ())
+    def of_client(self, client: int) -> Iterator[tuple[B, int, int]]:
+        """The spans of one client, in the order of each line."""
+        for line in self._clients.get(client, ()):
+            yield from line
 
     def __iter__(self) -> Iterator[tuple[B, int, int]]:
-        for client in self._turns:  # the first span is that whose rows are taken next
-            yield from self._clients[client]
+        for share in self._turns:  # the first span is that whose rows are taken next
+            for line in share.lines:
+                yield from line
 
 
 def runs_of(rows: list[int]) -> Iterator[tuple[int, int]]:

@@ -140,6 +140,7 @@ struct Task {
     encoding @4 :UInt8;     # of function, arguments and values: 0 pickle
     threads @5 :UInt32;     # slots of a host that a row takes; 0 for one
     results @6 :Text;       # of durable jobs: what the paths of files begin with that large results go to
+    nesting @7 :UInt16;     # tasks, one inside the other, that these rows are submitted in: of one root, deeper ones go first
   }
 
   struct Needs {

@@ -40,6 +40,8 @@ class TaskContext:
     serializer: AnySerializer | None = None
     #: says which client's leaving ends this task: tasks made inside have the same
     root: int = 0
+    #: how many tasks it was submitted in, one inside the other, wherever those run
+    nesting: int = 0
 
 
 class _Worker:

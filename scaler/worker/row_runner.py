@@ -203,7 +203,8 @@ class RowRunner:
         if row < 0:
             return None
         stream, serializer = bool(run.flags & STREAM), assignment.serializer
-        return TaskContext(run.client, run.batch + row, run.name, run.priority, 0, stream, serializer, run.root)
+        row_id, name, priority = run.batch + row, run.name, run.priority
+        return TaskContext(run.client, row_id, name, priority, 0, stream, serializer, run.root, run.nesting)
 
     def root(self) -> int:
         """Return the root of the row that the main thread runs, or ran last; 0 before the first one."""

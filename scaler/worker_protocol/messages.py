@@ -60,6 +60,8 @@ class Run(NamedTuple):
     results: str = ""
     #: as in the protocol: tasks made by these rows have it, too
     root: int = 0
+    #: as in the protocol: tasks made by these rows are one deeper
+    nesting: int = 0
 
 
 class Drop(NamedTuple):

@@ -208,10 +208,10 @@ def test_a_client_keeps_its_options_inside_a_task_and_its_tasks_come_first(start
 
     client = connect(start_cluster(1), profiling=True, stream_output=True)
     view = client.with_options(priority=5, retries=2, timeout=30, threads=1)
-    for given, submitting, priority in ((view, view, 6), (view, client, 5), (client, view, 6), (client, client, 1)):
+    for given, submitting, priority in ((view, view, 5), (view, client, 5), (client, view, 5), (client, client, 0)):
         outer, inner, is_profiled = submitting.submit(beside_a_profile, given, 1).result(20)
-        assert outer == options(given) | {"priority": priority}
-        assert inner == outer | {"priority": priority + 1}
+        assert outer == options(given) | {"priority": priority, "nesting": 1}
+        assert inner == outer | {"nesting": 2}
         assert is_profiled
 
 

@@ -12,6 +12,8 @@ from scaler.agent.state.ready_rows import RowQueue
 from scaler.common.spans import MOST_US, UNKNOWN_US, SpanQueue, runs_of, without
 from scaler.scheduler.state.ready_queues import ReadyQueues
 
+Line = tuple[int, int, int]
+
 
 @dataclass(eq=False)
 class Batch:
@@ -24,6 +26,18 @@ class Batch:
     #: rows made so far
     rows: int = 0
     slots: int = 1
+    root: int = 0
+    nesting: int = 0
+
+    @property
+    def share(self) -> int:
+        """Whose turn it takes."""
+        return self.root or self.client
+
+    @property
+    def line(self) -> Line:
+        """Whose order its rows are in."""
+        return self.client, self.share, self.nesting
 
     @property
     def queue_class(self) -> tuple[int, tuple[tuple[str, ...], int]]:
@@ -37,61 +51,104 @@ class Batch:
 
 
 class Rows:
-    """The model: rows of each client in order, and whose turn it is."""
+    """The model: rows of each line (client, share, nesting) in order, and whose turn it is."""
 
     def __init__(self) -> None:
-        self.of: dict[int, list[tuple[Batch, int]]] = {}
+        self.of: dict[Line, list[tuple[Batch, int]]] = {}
+        #: shares, and the lines of all shares, as they would be taken
         self.turns: list[int] = []
-        self.used: dict[int, float] = {}
+        self.lines: list[Line] = []
+        #: of shares and of lines
+        self.used: dict[int | Line, float] = {}
+        self.past: dict[int, float] = {}
+        self.new: set[int] = set()
 
     def add(self, batch: Batch, lo: int, hi: int, front: bool) -> None:
         """Queue rows."""
-        rows = [(batch, row) for row in range(lo, hi)]
-        if batch.client not in self.of:
-            self.used[batch.client] = min((self.used[other] for other in self.of), default=0.0)
-            self.of[batch.client] = []
-            self.has_turn(batch.client)
-        here = self.of[batch.client]
-        self.of[batch.client] = rows + here if front else here + rows
+        rows, line, share = [(batch, row) for row in range(lo, hi)], batch.line, batch.share
+        if share not in self.turns:
+            least = min((self.used[other] for other in self.turns), default=0.0)
+            self.used[share] = max(least, self.past.pop(share, 0.0))
+            self.new.add(share)
+            before = [
+                other
+                for other in self.turns
+                if self.used[other] < self.used[share] or (self.used[other] == self.used[share] and other in self.new)
+            ]
+            self.turns.insert(len(before), share)
+        if line not in self.of:
+            alike = [other for other in self.of if other[1:] == line[1:]]
+            self.used[line] = min((self.used[other] for other in alike), default=0.0)
+            self.of[line] = []
+            self.lines.append(line)
+            self.sort_lines()
+        here = self.of[line]
+        self.of[line] = rows + here if front else here + rows
 
-    def has_turn(self, client: int) -> None:
-        """A client has used more than before: behind those that have used as much."""
-        self.turns = [other for other in self.turns if other != client]
-        before = sum(self.used[other] <= self.used[client] for other in self.turns)
-        self.turns.insert(before, client)
+    def sort_lines(self) -> None:
+        """Of a share the deepest go first, then those that have used least, then those that did so first."""
+        self.lines.sort(key=lambda line: (-line[2], self.used[line]))
 
-    def taken(self, limit: int, batch: Batch, lo: int, hi: int, last: bool, us: float | None = None) -> None:
-        """These rows are said to come first, or last."""
-        client = self.turns[-1 if last else 0]
-        here = self.of[client]
+    def next_of(self, share: int, last: bool = False) -> Line:
+        """The line that is next of a share."""
+        return [line for line in self.lines if line[1] == share][-1 if last else 0]
+
+    def taken(
+        self, limit: int, batch: Batch, lo: int, hi: int, share: int, last: bool = False, us: float | None = None
+    ) -> None:
+        """These rows are said to come first of a share, or last."""
+        line = self.next_of(share, last)
+        here = self.of[line]
         n = hi - lo
         assert 0 < n <= limit
         rows = [(batch, row) for row in range(lo, hi)]
         assert (here[-n:] if last else here[:n]) == rows
-        self.of[client] = here[:-n] if last else here[n:]
-        if not last and len(self.turns) > 1:
-            self.used[client] += n * (UNKNOWN_US if us is None else min(us, MOST_US))
-            self.has_turn(client)
+        self.of[line] = here[:-n] if last else here[n:]
+        if not last:
+            self.new.discard(share)
+            if len(self.turns) > 1 or self.past or len([one for one in self.lines if one[1] == share]) > 1:
+                self.charge(share, line, n * (UNKNOWN_US if us is None else min(us, MOST_US)))
         self.settle()
 
+    def charge(self, share: int, line: Line, us: float) -> None:
+        """They have used more than before: behind those that have used as much."""
+        self.used[share] += us
+        self.turns.remove(share)
+        self.turns.append(share)
+        self.turns.sort(key=lambda other: self.used[other])
+        if len([one for one in self.lines if one[1] == share]) > 1:
+            self.used[line] += us
+            self.lines.remove(line)
+            self.lines.append(line)
+            self.sort_lines()
+        least = self.used[self.turns[0]]
+        self.past = {other: used for other, used in self.past.items() if used > least}
+
     def settle(self) -> None:
-        """Clients without rows have no turn."""
-        self.of = {client: rows for client, rows in self.of.items() if rows}
-        self.turns = [client for client in self.turns if client in self.of]
+        """What has no rows has no turn; what it has used beyond others is remembered."""
+        self.of = {line: rows for line, rows in self.of.items() if rows}
+        self.lines = [line for line in self.lines if line in self.of]
+        for share in [share for share in self.turns if not any(line[1] == share for line in self.lines)]:
+            self.turns.remove(share)
+            if not self.turns:
+                self.past.clear()
+            elif self.used[share] > self.used[self.turns[0]]:
+                self.past[share] = self.used[share]
 
     def remove(self, batch: Batch, lo: int, hi: int) -> set[int]:
         """Take out rows; those that were here."""
-        here = self.of.get(batch.client, [])
+        here = self.of.get(batch.line, [])
         found = {row for other, row in here if other is batch and lo <= row < hi}
         if here:
-            self.of[batch.client] = [(other, row) for other, row in here if other is not batch or row not in found]
+            self.of[batch.line] = [(other, row) for other, row in here if other is not batch or row not in found]
         self.settle()
         return found
 
     def drop(self, client: int) -> None:
         """A client is gone."""
-        self.of.pop(client, None)
-        self.settle()
+        for line in [line for line in self.of if line[0] == client]:
+            del self.of[line]
+            self.settle()
 
     @property
     def count(self) -> int:
@@ -100,7 +157,7 @@ class Rows:
 
 
 class SpanQueues(RuleBasedStateMachine):
-    """One SpanQueue: whose rows have taken least has its turn, each one's rows stay in order."""
+    """One SpanQueue: the share whose rows have taken least has its turn, of it the deepest; lines stay in order."""
 
     batches = Bundle("batches")
 
@@ -111,10 +168,10 @@ class SpanQueues(RuleBasedStateMachine):
         self.spare: list[tuple[Batch, int, int]] = []
         self.next_id = 1
 
-    @rule(target=batches, client=st.integers(1, 3))
-    def batch(self, client: int) -> Batch:
+    @rule(target=batches, client=st.integers(1, 3), root=st.integers(0, 2), nesting=st.integers(0, 2))
+    def batch(self, client: int, root: int, nesting: int) -> Batch:
         self.next_id += 1
-        return Batch(client, self.next_id, 0)
+        return Batch(client, self.next_id, 0, root=root, nesting=nesting)
 
     @rule(batch=batches, n=st.integers(1, 6))
     def append(self, batch: Batch, n: int) -> None:
@@ -132,10 +189,21 @@ class SpanQueues(RuleBasedStateMachine):
     @precondition(lambda self: self.model.count)
     @rule(limit=st.integers(1, 8), last=st.booleans(), us=st.sampled_from((None, 0.0, 100.0, 30_000.0, 1e9)))
     def take(self, limit: int, last: bool, us: float | None) -> None:
+        share = self.model.turns[-1 if last else 0]
         if not last:
-            assert self.queue.head is self.model.of[self.model.turns[0]][0][0]
+            assert self.queue.head is self.model.of[self.model.next_of(share)][0][0]
         span = self.queue.take_last(limit) if last else self.queue.take(limit, us)
-        self.model.taken(limit, *span, last, us)
+        self.model.taken(limit, *span, share, last, us)
+        self.spare.append(span)
+
+    @precondition(lambda self: self.model.count)
+    @rule(limit=st.integers(1, 8), us=st.sampled_from((None, 100.0)), data=st.data())
+    def take_of_a_share(self, limit: int, us: float | None, data: st.DataObject) -> None:
+        share = data.draw(st.sampled_from(self.model.turns))
+        head = self.queue.head_of(share)
+        span = self.queue.take(limit, us, share)
+        assert span[0] is head
+        self.model.taken(limit, *span, share, us=us)
         self.spare.append(span)
 
     @rule(batch=batches, lo=st.integers(0, 12), n=st.integers(1, 12))
@@ -154,10 +222,12 @@ class SpanQueues(RuleBasedStateMachine):
     @invariant()
     def same_rows(self) -> None:
         assert self.queue.rows == self.model.count
-        for client, rows in self.model.of.items():
-            assert [(batch, row) for batch, lo, hi in self.queue.of_client(client) for row in range(lo, hi)] == rows
+        for one, rows in self.model.of.items():
+            of_client = [(batch, row) for batch, lo, hi in self.queue.of_client(one[0]) for row in range(lo, hi)]
+            assert [(batch, row) for batch, row in of_client if batch.line == one] == rows
         assert sum(hi - lo for _, lo, hi in self.queue) == self.model.count
-        assert self.queue._turns == self.model.turns
+        assert self.queue.shares(9) == self.model.turns
+        assert self.queue.copy().shares(9) == self.model.turns
 
 
 class PriorityQueues(RuleBasedStateMachine):

@@ -230,6 +230,35 @@ def test_a_long_row_behind_another_does_not_put_off_when_that_is_overdue() -> No
     assert fake.running(0) == [(10, 0, 1)]
 
 
+def test_a_root_with_nothing_in_hand_has_its_turn_at_whoever_is_free_first() -> None:
+    fake = FakeAgent(2)
+    learnt(fake, us=20_000)
+    fake.give(10, 0, 6)
+    fake.give(10, 0, 3, client=C + 1)
+    for slot, (of, message) in enumerate(list(fake.control)):
+        assert (of, type(message)) == (slot, wm.Recall)
+        fake.give_back(slot, message.token)
+    assert (fake.running(0), fake.running(1)) == ([(10, 0, 1)], [(10, 1, 2)])
+    fake.finish(1)
+    assert [run.client for run in fake.runs[1][-2:]] == [C + 1, C]
+    assert fake.running(0) == [(10, 0, 1)], "or it would be taken back again"
+    assert len(fake.control) == 2
+
+
+def test_deeper_rows_go_first_within_their_root_and_not_before_those_of_others() -> None:
+    fake = FakeAgent(1, ready=False)
+    fake.give(10, 0, 2, root=7)
+    fake.give(20, 0, 2, client=C + 1, root=8)
+    fake.give(30, 0, 2, client=C + 2, root=7, nesting=1)
+    fake.give(40, 0, 2, client=C + 3, root=7, nesting=2)
+    fake.worker(0, wm.Ready(100))
+    order = []
+    for _ in range(8):
+        order.append(fake.running(0)[0][0])
+        fake.finish(0, us=1_000_000)
+    assert order == [40, 20, 40, 20, 30, 30, 10, 10]
+
+
 def test_what_is_more_urgent_begins_next_at_whoever_is_free_first() -> None:
     fake = FakeAgent(2)
     learnt(fake, us=20_000)

@@ -64,7 +64,7 @@ def test_rows_are_found_by_state_function_and_client(fake: FakeScheduler) -> Non
     named = task(30, 1)
     named.name = "g"
     fake.say(client, graph(20, [[], [0]], [1]), named)
-    fake.say(other, task(10, 1))
+    fake.say(other, task(10, 1, capabilities=("gpu",)))
     _, there = ask(fake, "tasks", state="agent")
     assert [(line["task"], line["agent"]) for line in there] == [(f"{client}:20", agent), (f"{client}:30", agent)]
     assert [line["task"] for line in ask(fake, "tasks", state="waiting")[1]] == [f"{client}:21"]
@@ -185,7 +185,7 @@ def test_a_row_before_which_more_urgent_ones_take_the_room_is_not_runnable(fake:
     assert reasons_within(fake, [12, 30, 34], more) == [
         Reason.AGENTS_ARE_BUSY, Reason.RUNNABLE, Reason.AGENTS_ARE_BUSY,
     ]  # fmt: skip
-    assert fake.placed(agent) == [(30, 0, 1), (30, 1, 2)]
+    assert fake.placed(agent) == [(30, 0, 2)]
 
 
 def test_to_explain_a_row_changes_nothing(fake: FakeScheduler) -> None:

@@ -53,7 +53,7 @@ from scaler.scheduler.core.events import Stirred
 from scaler.scheduler.core.placement import MOST_LEFT
 from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
 from scaler.scheduler.state import root_records
-from scaler.scheduler.state.agent_records import MOST_PRIORITIES
+from scaler.scheduler.state.agent_records import MOST_URGENCIES
 from scaler.scheduler.state.batch_records import AGENT, Batch, attempts_of
 from scaler.scheduler.state.function_records import MOST_TALLIES
 from scaler.scheduler.state.validate import validate
@@ -157,20 +157,59 @@ def test_what_agents_have_beyond_their_windows_is_taken_back_when_others_wait() 
     fake.say(client, task(100, 10))
     fake.wait(1.0)
     assert fake.heard(agent, BalanceRequest) == []  # nobody else waits
-    fake.say(other, task(10, 1))
+    fake.say(other, task(10, 10))
     fake.wait(0.1)
+    assert fake.holds(agent) == 58 + 4  # it has its turn beside the others
     (request,) = fake.heard(agent, BalanceRequest)
     assert request.rows == 58 - 4
     fake.wait(1.0)
     assert fake.heard(agent, BalanceRequest) == []  # it has not answered
     fake.say(agent, spans(BalanceResponse, client, (10, 6, 60)))
-    given = []
     for row in (2, 3, 4):
         fake.report(agent, client, result(10, row, row + 1, us=500_000))
-        given += [message.client for message in fake.heard(agent, Task)]
-    assert given == [client, other]
+    assert fake.heard(agent, Task) == []
+    fake.report(agent, other, result(10, 0, 1, us=500_000))
+    assert fake.placed(agent) == [(10, 4, 5)]
     fake.wait(1.0)
     assert fake.heard(agent, BalanceRequest) == []
+
+
+def test_a_root_has_its_turn_at_an_agent_whose_window_another_one_fills() -> None:
+    fake = FakeScheduler(1)
+    (agent,), client, other = fake.agents, fake.client(), fake.client()
+    learnt(fake, agent, client, us=5_000)
+    fake.say(client, task(10, 1_000))
+    filled = fake.holds(agent)
+    fake.placed(agent)
+    fake.say(other, task(10, 50))
+    assert fake.placed(agent) == [(10, 0, 2)]
+    fake.say(client, task(2_000, 10))
+    assert fake.holds(agent) == filled + 2
+    fake.report(agent, other, result(10, 0, 1, us=2_000))
+    assert fake.placed(agent) == [(10, 2, 11)]  # now that they are known to be short
+
+
+def test_what_a_root_s_tasks_submit_has_one_share_with_it_and_goes_before_its_other_rows() -> None:
+    fake = FakeScheduler()
+    root, one, two, other = [fake.client() for _ in range(4)]
+    fake.say(root, task(10, 9))
+    for worker in one, two:
+        fake.say(worker, task(20, 9, root=root_of(root), nesting=1), task(40, 9, root=root_of(root), nesting=2))
+    fake.say(other, task(10, 18))
+    ((_, queue),) = fake.core.state.queues.items()
+    order = [queue.take(1)[0] for _ in range(30)]
+    assert [batch.client == other for batch in order] == [False, True] * 15
+    assert [batch.nesting for batch in order if batch.client != other] == [2] * 15
+    assert {batch.client for batch in order} == {one, two, other}
+
+
+def test_what_is_nested_is_no_more_urgent_than_what_another_user_calls_urgent() -> None:
+    fake = FakeScheduler(1)
+    (agent,), root, worker, other = fake.agents, fake.client(), fake.client(), fake.client()
+    fake.say(worker, task(20, 50, root=root_of(root), nesting=3))
+    assert fake.placed(agent) == [(20, 0, 2)]
+    fake.say(other, task(10, 5, priority=1))
+    assert fake.placed(agent) == [(10, 0, 2)]
 
 
 def test_higher_priority_goes_first_and_clients_take_turns() -> None:
@@ -236,7 +275,7 @@ def test_who_submits_each_task_with_a_higher_priority_than_the_last_has_a_window
     learnt(fake, agent, client, us=1_000_000)
     for i in range(1, 2_000):
         fake.say(client, task(100 + i, 1, priority=i))
-    assert fake.holds(agent) <= MOST_PRIORITIES + 1 < 100
+    assert fake.holds(agent) <= MOST_URGENCIES + 1 < 100
 
 
 def test_what_is_as_urgent_as_the_backlog_waits_for_its_turn() -> None:
@@ -1098,7 +1137,7 @@ def test_whoever_names_many_roots_that_are_not_here_has_few_of_them_remembered(m
     hostile, nested = fake.client("/store"), fake.client("/store")
     fake.say(nested, task(10, 20, root=777))
     for i in range(1, 50):
-        fake.say(hostile, task(10 * i, 1, root=1000 + i))
+        fake.say(hostile, task(10 * i, 1, root=1000 + i, capabilities=("none",)))
         fake.cancel(hostile, (10 * i, 0, 1))
     assert len(fake.core.state.roots.awaited) == 10
     fake.say(hostile, *(task(10_000 + 10 * i, 1, root=2000 + i) for i in range(20)))

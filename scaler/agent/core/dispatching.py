@@ -113,7 +113,7 @@ def _dispatch(
 ) -> bool:
     """Hand the next rows to a worker; False if there are none for it, or too few `free` slots (None: never mind)."""
     ready, slot = state.ready, worker.slot
-    first, left, most_us, priority = None, 0, DISPATCH_US, 0
+    first, latest, left, most_us = None, None, 0, DISPATCH_US
     while not worker.is_worn and len(worker.dispatches) < SHORT_DISPATCHES:
         found = ready.of(slot) if free is None else ready.within(slot, free, state.workers.target)
         if found is None:
@@ -125,7 +125,7 @@ def _dispatch(
             left = min(limit, queue.rows if whose is not None else -(-queue.rows // sharers))
         elif (
             queue is not first
-            or head.task.priority < priority
+            or (latest is not None and latest.goes_before(head))
             or not in_hand.is_short(state, head, whose)
             or each is None
             or each > most_us
@@ -167,7 +167,7 @@ def _dispatch(
             break
         dispatch = _hand_over(state, out, worker, origin, lo, hi, each)
         dispatch.is_alone, dispatch.is_local = is_alone, whose is not None
-        first, priority = queue, origin.task.priority
+        first, latest = queue, origin
         left -= hi - lo
         if left <= 0 or is_alone or not in_hand.is_short(state, origin, whose):
             break
@@ -260,6 +260,6 @@ def _run_message(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch
         dispatch.number, client, task.batch, lo, hi, task.form, function, arguments, task.flags, task.priority,
         task.name, sizes, body, needs, objects, stale, origin.wanted(lo, hi),
         1 if origin.slots == 1 else min(origin.slots, state.workers.target), task.results,
-        task.root,
+        task.root, task.nesting,
     )  # fmt: skip
     return tuple.__new__(Run, fields)  # a call of the class costs five times as much

@@ -41,10 +41,10 @@ def may_follow(state: HostState, worker: WorkerRecord, queue: RowQueue, whose: i
     if dispatches == 1:
         if whose is not None:
             return True
-        if head.task.priority > first.origin.task.priority:
+        if head.goes_before(first.origin) or _is_owed(state, head, first.origin, worker):
             return False  # it is for whoever is free first
         return first.expected is None or first.expected <= ALONE_US
-    if head.task.priority < first.origin.task.priority or not is_short(state, head, whose):
+    if first.origin.goes_before(head) or not is_short(state, head, whose):
         return False  # more urgent ones may be on their way
     expected = worker.expected
     return expected is not None and expected < SHORT_US
@@ -63,6 +63,20 @@ def is_short(state: HostState, head: RowRange, whose: int | None) -> bool:
     return estimates.sizes.get(function, 0.0) < SHORT_BYTES
 
 
+def _is_owed(state: HostState, head: RowRange, other: RowRange, worker: WorkerRecord) -> bool:
+    """Its root, whose turn it is, has nothing in hand anywhere, and this worker runs something long of another root.
+
+    Then it begins before what the worker has of that `other` one, wherever one is free first.
+    """
+    expected = worker.first.expected
+    if head.share == other.share or expected is None or expected <= DISPATCH_US:
+        return False
+    if head.task.priority < other.task.priority:
+        return False
+    workers = state.workers.records.values()
+    return not any(each.origin.share == head.share for one in workers for each in one.dispatches.values())
+
+
 # ---- taken back ------------------------------------------------------------------------------------------------------
 def make_way(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
     """Take back what workers have in hand and is less urgent than what waits, which begins next wherever one is free.
@@ -72,17 +86,28 @@ def make_way(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
     ready = state.ready
     if not (ready.general.rows or ready.local or ready.wide.rows):
         return
-    for_any = max((queue.priority for queue in (ready.general, ready.wide) if queue.rows), default=-inf)
+    for_any = [queue.head for queue in (ready.general, ready.wide) if queue.rows]
+    most = max((head.urgency for head in for_any), default=-inf)
+    shares = {head.share for head in for_any}
     for worker in fed:
         if worker.state is not BUSY or worker.recalling:
             continue
         own = ready.local.get(worker.slot)
-        priority = for_any if own is None else max(for_any, own.priority)
-        last = worker.dispatches[next(reversed(worker.dispatches))]
-        if last.origin.task.priority < priority and worker.is_crowded:
-            expected = worker.expected
-            if expected is None or expected > DISPATCH_US:
-                worker_commands.recall(state, out, worker)
+        last = worker.dispatches[next(reversed(worker.dispatches))].origin
+        if own is None and last.urgency >= most and last.share in shares and len(shares) == 1:
+            continue
+        if not worker.is_crowded:
+            continue
+        waiting = for_any if own is None else [*for_any, own.head]
+        is_less_urgent = any(head.goes_before(last) for head in waiting)
+        if not is_less_urgent:
+            found = ready.of(worker.slot)
+            if found is None or not _is_owed(state, found[0].head, last, worker):
+                continue
+            worker.gives_back = True  # or what comes behind its row would be taken back for each row of that root
+        expected = worker.expected
+        if expected is None or expected > DISPATCH_US:
+            worker_commands.recall(state, out, worker)
 
 
 def help_idle(state: HostState, out: Outgoing, crowded: list[WorkerRecord]) -> None:

@@ -37,20 +37,16 @@ class RowQueue:
             self._order.remove(key)
 
     @property
-    def priority(self) -> int:
-        """Of the rows taken next. Raises IndexError when empty."""
-        return -self._order[0]
-
-    @property
     def head(self) -> RowRange:
         """The range whose rows are taken next. Raises IndexError when empty."""
         return self._queues[self._order[0]].head
 
     def goes_before(self, other: "RowQueue") -> bool:
         """The next row here is more urgent than that of another queue, or came before it. Both must have rows."""
-        if self.priority != other.priority:
-            return self.priority > other.priority
-        return self.head.arrival < other.head.arrival
+        mine, others = self.head, other.head
+        if mine.goes_before(others) or others.goes_before(mine):
+            return mine.goes_before(others)
+        return mine.arrival < others.arrival
 
     def append(self, origin: RowRange, lo: int, hi: int) -> None:
         """Queue rows that came."""
@@ -136,7 +132,7 @@ class ReadyRows:
     def of(self, slot: int) -> tuple[RowQueue, int | None] | None:
         """The queue that the worker of a slot takes from next, and whose it is; its own goes first."""
         queue = self.local.get(slot)
-        if queue is not None and not (self.general.rows and self.general.priority > queue.priority):
+        if queue is not None and not (self.general.rows and self.general.head.goes_before(queue.head)):
             return queue, slot
         return (self.general, None) if self.general.rows else None
 

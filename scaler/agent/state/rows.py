@@ -36,6 +36,10 @@ class RowRange:
     is_alone: bool = field(init=False)
     #: of the batch
     id: int = field(init=False)
+    #: whose they are among those that share the workers, and which of those go first
+    share: int = field(init=False)
+    urgency: int = field(init=False)
+    nesting: int = field(init=False)
     #: (client, batch), and (client, name of the function): what estimates are made for
     key: Key = field(init=False)
     function: tuple[int, str] = field(init=False)
@@ -47,6 +51,16 @@ class RowRange:
         self.id = task.batch
         self.key = self.client, self.id
         self.function = self.client, task.name
+        self.share, self.urgency, self.nesting = task.share_of(self.client), task.urgency, task.nesting
+
+    def goes_before(self, other: "RowRange") -> bool:
+        """These rows are to begin before those of another range: they have a higher priority, or are deeper in a tree.
+
+        Neither of two does if they are equal in this, or of different roots: those share the workers.
+        """
+        if self.urgency <= other.urgency:
+            return False
+        return self.share == other.share or self.task.priority > other.task.priority
 
     @property
     def stored_common(self) -> list[Key]:

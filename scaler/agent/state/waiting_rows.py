@@ -65,12 +65,12 @@ class _WaitsOfBatch:
 
 
 class WaitingRows:
-    """The waits of an agent: in order of priority and arrival those that have not begun, by key those that have."""
+    """The waits of an agent: in order of urgency and arrival those that have not begun, by key those that have."""
 
     __slots__ = ("_batches", "_by_key", "_later", "_order", "begun", "coming", "complete", "rows", "stolen")
 
     def __init__(self) -> None:
-        #: not begun, by -priority; and the priorities in order. A plain dict passes all that were removed before its
+        #: not begun, by -urgency; and these numbers in order. A plain dict passes all that were removed before its
         #: first one, or behind its last
         self._later: dict[int, OrderedDict[WaitingSpan, None]] = {}
         self._order: list[int] = []
@@ -90,11 +90,11 @@ class WaitingRows:
 
     def add(self, wait: WaitingSpan) -> None:
         """Rows wait from now on, and have not begun to."""
-        priority = -wait.origin.task.priority
-        if priority not in self._later:
-            self._later[priority] = OrderedDict()
-            insort(self._order, priority)
-        self._later[priority][wait] = None
+        urgency = -wait.origin.urgency
+        if urgency not in self._later:
+            self._later[urgency] = OrderedDict()
+            insort(self._order, urgency)
+        self._later[urgency][wait] = None
         if wait.origin.key not in self._batches:
             self._batches[wait.origin.key] = _WaitsOfBatch()
         self._batches[wait.origin.key].add(wait)
@@ -161,12 +161,12 @@ class WaitingRows:
         return next(reversed(self.begun), None)
 
     def _leave_later(self, wait: WaitingSpan) -> None:
-        priority = -wait.origin.task.priority
-        waits = self._later[priority]
+        urgency = -wait.origin.urgency
+        waits = self._later[urgency]
         del waits[wait]
         if not waits:
-            del self._later[priority]
-            self._order.remove(priority)
+            del self._later[urgency]
+            self._order.remove(urgency)
 
     def _unlist(self, wait: WaitingSpan, key: Key) -> None:
         waits = self._by_key[key]

@@ -13,6 +13,8 @@ from scaler.protocol.messages import FRESH, MAX_WORKERS, MOST_CAPABILITIES, MOST
 
 #: the largest priority, the smallest with a minus, and the most retries
 MOST = 2**31 - 1
+#: tasks inside each other that are told apart by how deep they are
+DEEPEST = 2**16 - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -38,6 +40,8 @@ class Options:
     flags: int = 0
     #: of tasks that a task makes: says which client's leaving ends them; 0: nobody's but their own client's
     root: int = 0
+    #: how many tasks they are made in, one inside the other
+    nesting: int = 0
 
     @classmethod
     def make(cls, **fields: Any) -> Options:

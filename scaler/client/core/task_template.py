@@ -103,7 +103,7 @@ class TaskTemplate:
         return Task(
             0, batch, rows, form, options.flags, self.object_id, 0, self.captured.name,
             options.priority, options.retries, options.timeout, options.capabilities, u32([0, rows]),
-            threads=options.threads, root=options.root,
+            threads=options.threads, root=options.root, nesting=options.nesting,
         )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class GraphBatches:
             task = Task(
                 0, first + at, n, GRAPH, options.flags | KEEP, function, 0, names,
                 options.priority, options.retries, options.timeout, options.capabilities, u32([0, n]), graph=first,
-                threads=options.threads, root=options.root,
+                threads=options.threads, root=options.root, nesting=options.nesting,
             )  # fmt: skip
             task.dependency_counts = u32(map(len, run.dependencies))
             task.dependencies.extend(

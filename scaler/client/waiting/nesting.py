@@ -155,7 +155,8 @@ class NestedWaits:
         """Run a row that was claimed, in this thread, and resolve its token."""
         task, row = claimed.task, claimed.row
         serializer, row_id = self._codec.serializer, task.batch + row
-        inner = TaskContext(outer.client, row_id, task.name, task.priority, 0, outer.stream, serializer, task.root)
+        name, priority = task.name, task.priority
+        inner = TaskContext(outer.client, row_id, name, priority, 0, outer.stream, serializer, task.root, task.nesting)
         try:
             with class_states.here.inside(), module_globals.inside():
                 with context.entered(inner):  # clients among the arguments ask which task they are in

@@ -13,6 +13,7 @@ from scaler.protocol.codes import (
     MAX_ROWS,
     MAX_WORKERS,
     MOST_SECONDS,
+    NO_ROOT,
     TOGETHER,
     Encoding,
     Frame,
@@ -64,14 +65,25 @@ class Task(Message):
     #: the client whose leaving ends these rows, as that of the sender does: what a task of it was told; 0: the sender
     #: itself, `NO_ROOT`: nobody
     root: int = 0
+    #: tasks, one inside the other, that these rows are submitted in: of one root, deeper ones go first
+    nesting: int = 0
     has_bodies: ClassVar[bool] = True
     #: fields that are rarely set travel in structs of their own, which are then absent
     groups: ClassVar[dict[str, tuple[str, ...]]] = {
-        "options": ("priority", "retries", "timeout", "capabilities", "encoding", "threads", "results"),
+        "options": ("priority", "retries", "timeout", "capabilities", "encoding", "threads", "results", "nesting"),
         "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted", "graph"),
         "places": ("stored", "stored_sizes", "holder_counts", "holders"),
         "again": ("ended",),
     }
+
+    def share_of(self, client: int) -> int:
+        """Whose these rows of a client are, among those that share workers: a root, or the client if there is none."""
+        return client if self.root in (0, NO_ROOT) else self.root
+
+    @property
+    def urgency(self) -> int:
+        """What is larger runs earlier, of rows of one root: by priority, then nesting."""
+        return self.priority << 16 | self.nesting
 
     def validate(self) -> None:
         if self.encoding != Encoding.PICKLE:

@@ -144,6 +144,8 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
             batches = [*client.batches.values(), *client.remembered.values()]
             function.forget_tallies({batch.tally for batch in batches}, len(batches))
         tally = function.tallies[demand] = Tally()
+    share, nesting, urgency = task.share_of(client.number), task.nesting, task.urgency
+    is_shared = state.roots.have_others(share)
     batch = Batch(
         client=client.number,
         id=task.batch,
@@ -152,14 +154,18 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
         function=function,
         tally=tally,
         queue_class=(-task.priority, demand),
+        share=share,
+        nesting=nesting,
+        urgency=urgency,
         place=u32([WAITING]) * rows,
         left=rows,
         slots=slots,
-        is_special=slots > 1 or task.priority != 0,
+        is_shared=is_shared,
+        is_special=slots > 1 or urgency != 0 or is_shared,
         keeps=bool(task.flags & KEEP),
     )
-    if task.priority < state.lowest_priority:
-        state.lowest_priority = task.priority
+    if urgency < state.lowest_urgency:
+        state.lowest_urgency = urgency
     if task.sizes:
         batch.offsets = u64(accumulate(task.sizes, initial=0))
     client.batches[batch.id] = batch

@@ -142,7 +142,7 @@ def _begin_for_others(state: ClusterState, asks: Requests) -> None:
             group.surplus[agent] = group.surplus.pop(agent)
             rows = _excess(agent.load)
             if rows and group.purpose not in agent.load.exhausted and not state.returning.may_have_more(agent.number):
-                latest = next(reversed(agent.batches)).client
+                latest = next(reversed(agent.batches)).share
                 if any(queue.has_others(latest) for queue in waiting):
                     asks.append((agent, _request(group, agent, rows, [])))
 
@@ -150,9 +150,10 @@ def _begin_for_others(state: ClusterState, asks: Requests) -> None:
 def _excess(load: Load) -> int:
     """Rows that an agent has beyond its window; 0 if they are not worth taking back.
 
+    Those of roots that have their turn beside others' are in nobody's way.
     By what its last rows took: if that were too little for those that it has, it would be given them again.
     """
-    rows = load.outstanding - load.window
+    rows = load.outstanding - load.window - sum(load.by_share.values())
     return rows if rows * (load.recent_us or 0.0) >= EXCESS_US * load.workers and load.recalling is None else 0
 
 

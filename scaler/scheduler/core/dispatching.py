@@ -27,7 +27,7 @@ def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list
         client.number, batch.id, batch.rows, source.form, flags, source.function, source.arguments, source.name,
         source.priority, source.retries, source.timeout, source.capabilities, u32(chain.from_iterable(spans)),
         threads=source.threads, results=source.results,
-        root=source.root,
+        root=source.root, nesting=source.nesting,
     )  # fmt: skip
     if source.form == EACH:
         assert batch.offsets is not None

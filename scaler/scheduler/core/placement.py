@@ -6,7 +6,8 @@ served. Rows beyond what the workers run now are prefetched by a window of about
 function's duration is not known, by one row a worker, or one row a step where others take all of the window.
 
 Rows that are more urgent than what an agent has are placed as if it had nothing else: it runs them next. It has up to
-two such rows a worker, so that nothing less urgent begins while the next one is on its way.
+two such rows a worker, so that nothing less urgent begins while the next one is on its way. Likewise two rows a worker,
+or about `TURN_US` of work, of each root: though others have filled the agent's window it has its turn there.
 
 A row that takes n slots counts as n. For such rows a group has *wider* ones, of those of its agents that have n slots
 at all: there an agent is idle if n are free. One with fewer gets such a row in advance, in its turn, and keeps slots
@@ -33,6 +34,10 @@ from scaler.scheduler.state.ready_queues import QueueKey
 
 #: work that an agent should have in hand, microseconds a worker
 PREFETCH_US = 100_000
+#: and of each root that has work, whoever has filled its window: what it needs to have its turns there
+TURN_US = 20_000
+#: roots of which an agent has rows, and it still gets some of others beyond its window
+MOST_SHARES = 64
 #: rows that an agent may have outstanding, whatever they take
 MAX_WINDOW = 40_000
 #: what a row is taken to last while nothing is known, microseconds
@@ -56,6 +61,8 @@ class Give(NamedTuple):
     queue: SpanQueue[Batch]
     rows: int
     agent: AgentRecord
+    #: they are the next ones of this one's share, whoever's turn it is
+    of: Batch | None = None
 
 
 #: finds an agent of a group for the next rows of a queue, None if it sees none, and says how many rows it may get; as
@@ -63,11 +70,11 @@ class Give(NamedTuple):
 Way = Callable[[SpanQueue[Batch], AgentGroup, int], tuple[AgentRecord | None, int]]
 
 
-def window(workers: int, each_us: float | None) -> int:
-    """How many rows an agent may have outstanding."""
+def window(workers: int, each_us: float | None, us: float = PREFETCH_US) -> int:
+    """How many rows an agent may have outstanding, for so many microseconds a worker."""
     if each_us is None:
         return 2 * workers
-    return max(2 * workers, min(MAX_WINDOW, int(workers * PREFETCH_US / each_us)))
+    return max(2 * workers, min(MAX_WINDOW, int(workers * us / each_us)))
 
 
 # ---- agents come, go and change --------------------------------------------------------------------------------------
@@ -258,9 +265,8 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         if not groups and len(key) == 2:
             queues.leave_out(key)
             continue
-        # a more urgent one has found all that it looked at to have enough that is as urgent
-        is_urgent = -key[0] > state.lowest_priority and not others
-        if (yield from _serve(state, key, queue, groups, is_urgent)):
+        # else a more urgent queue has found all agents that it looked at to have enough that is as urgent
+        if (yield from _serve(state, key, queue, groups, may_go_beyond=not others)):
             left[demand] = others + 1
             full += others + 1 == MOST_LEFT
             if full >= queues.demands:
@@ -270,7 +276,7 @@ def share_out(state: ClusterState) -> Iterator[Give]:
 
 
 def _serve(
-    state: ClusterState, key: QueueKey, queue: SpanQueue[Batch], groups: list[AgentGroup], is_urgent: bool
+    state: ClusterState, key: QueueKey, queue: SpanQueue[Batch], groups: list[AgentGroup], may_go_beyond: bool
 ) -> Generator[Give, None, bool]:
     """Give rows of a queue to agents of these groups; True if some are left that no agent has room for.
 
@@ -280,7 +286,7 @@ def _serve(
     queued, aside = queue.rows, 0
     while True:
         before, roomy = queue.rows, _those_in(state.standing.roomy, key[1], groups)
-        passed = yield from _offer(state, queue, roomy, groups if is_urgent else ())
+        passed = yield from _offer(state, queue, roomy, groups if may_go_beyond else [])
         if not queue.rows:
             break
         may_set_aside = passed and len(key) == 2 and aside < MOST_ASIDE
@@ -298,9 +304,9 @@ def _serve(
 
 
 def _offer(
-    state: ClusterState, queue: SpanQueue[Batch], roomy: list[AgentGroup], busy: Iterable[AgentGroup]
+    state: ClusterState, queue: SpanQueue[Batch], roomy: list[AgentGroup], beyond: list[AgentGroup]
 ) -> Generator[Give, None, list[AgentRecord]]:
-    """Give rows of a queue to agents that idle, then some in advance, then where those that wait are less urgent.
+    """Give rows of a queue to agents that idle, then some in advance, then beyond windows what has a right to that.
 
     The agents that had their turn and have no time for the next rows: they are passed over.
     """
@@ -313,9 +319,8 @@ def _offer(
     for group in roomy:
         if queue.rows:
             yield from _fill(state, queue, group, 0, _next_open, passed)
-    for group in busy:
-        if queue.rows:
-            yield from _fill(state, queue, group, 0, _next_urgent, passed)
+    if beyond and queue.rows and (queue.are_several or _may_go_beyond(state, queue.head)):
+        yield from _beyond_windows(state, queue, beyond, passed)
     for agent in passed:
         state.groups[agent.capabilities].sort(agent)
     return passed
@@ -444,18 +449,64 @@ def _next_open(queue: SpanQueue[Batch], group: AgentGroup, later: int) -> tuple[
     return agent, min(credit, max(workers, share))
 
 
-def _next_urgent(queue: SpanQueue[Batch], group: AgentGroup, later: int) -> tuple[AgentRecord | None, int]:
-    """The next agent that has fewer than two rows a worker as urgent as these, and how many it gets; None if unseen.
+def _beyond_windows(
+    state: ClusterState, queue: SpanQueue[Batch], groups: list[AgentGroup], passed: list[AgentRecord]
+) -> Iterator[Give]:
+    """Rows for agents that have none to spare as urgent as they are, or less of their share than workers.
 
-    The others that were looked at have their turn last in the next step.
+    Of the shares whose turn is next: what others have in advance is in nobody's way. As in `_fill`, agents that have no
+    time for the rows are `passed`.
     """
-    priority, slots, busy = queue.head.task.priority, group.slots, group.busy
-    for agent in list(islice(busy, LOOKS)):
-        load = agent.load
-        room = (2 * load.workers - load.as_urgent(priority)) // slots
-        if room > 0:
-            return agent, room
-        busy[agent] = busy.pop(agent)
+    for share in queue.shares(LOOKS):
+        first = queue.head_of(share)
+        if first is None or not _may_go_beyond(state, first):
+            continue
+        for group in groups if first.urgency > state.lowest_urgency else _some(state, groups):
+            while (head := queue.head_of(share)) is not None:
+                agent, rows = _next_lacking(state, head, group)
+                if agent is None:
+                    break
+                members = state.groups[agent.capabilities]
+                if state.limited and not agent.has_time_for(head.function.duration_us, state.now):
+                    if len(passed) >= MOST_PASSED:
+                        return
+                    passed.append(agent)
+                    members.remove(agent)
+                    continue
+                yield Give(queue, rows, agent, head)
+                members.rotate(agent)
+
+
+def _may_go_beyond(state: ClusterState, batch: Batch) -> bool:
+    """Agents may be given rows of a batch beyond their windows."""
+    return batch.is_shared or batch.urgency > state.lowest_urgency
+
+
+def _some(state: ClusterState, groups: list[AgentGroup]) -> list[AgentGroup]:
+    """A few of these groups: all have their turn."""
+    if len(groups) <= LOOKS:
+        return groups
+    at = state.group_turn = (state.group_turn + LOOKS) % len(groups)
+    return [*groups[at : at + LOOKS], *groups[: max(0, at + LOOKS - len(groups))]]
+
+
+def _next_lacking(state: ClusterState, head: Batch, group: AgentGroup) -> tuple[AgentRecord | None, int]:
+    """The next agent that has fewer rows than it should that are as urgent, or of this share, and how many it gets.
+
+    None if unseen. The others that were looked at have their turn last in the next step.
+    """
+    urgency, share, slots, busy = head.urgency, head.share, group.slots, group.busy
+    each = head.function.duration_us
+    is_urgent, is_shared = urgency > state.lowest_urgency, head.is_shared
+    if is_urgent or is_shared:
+        for agent in list(islice(busy, LOOKS)):
+            load = agent.load
+            room = 2 * load.workers - load.as_urgent(urgency) if is_urgent else 0
+            if is_shared and len(load.by_share) < MOST_SHARES:
+                room = max(room, window(load.workers, each, TURN_US) - load.by_share.get(share, 0))
+            if room >= slots:
+                return agent, room // slots
+            busy.move_to_end(agent)
     return None, 0
 
 

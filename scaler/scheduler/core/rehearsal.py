@@ -32,8 +32,8 @@ def agent_for(state: ClusterState, batch: Batch, row: int) -> AgentRecord | None
         if next(iter(placement.share_out(tried)), None) is None:
             return None
     with _copies(state, {number: _with_own_load(agent) for number, agent in state.agents.items()}) as tried:
-        for queue, rows, agent in placement.share_out(tried):
-            given, lo, hi = queue.take(rows, queue.head.function.duration_us)
+        for queue, rows, agent, of in placement.share_out(tried):
+            given, lo, hi = queue.take(rows, (of or queue.head).function.duration_us, of.share if of else None)
             agent.load.outstanding += (hi - lo) * given.slots
             if given.is_special:
                 transitions.count_special(agent.load, given, hi - lo)
@@ -59,7 +59,7 @@ def _with_own_load(agent: AgentRecord) -> AgentRecord:
     """An agent that can be given rows without anybody's knowledge."""
     made = AgentRecord(*_OF_AGENT(agent))
     load = made.load = Load(*_OF_LOAD(agent.load))
-    load.wide, load.by_priority = load.wide.copy(), load.by_priority.copy()
+    load.wide, load.by_urgency, load.by_share = load.wide.copy(), load.by_urgency.copy(), load.by_share.copy()
     return made
 
 

@@ -191,6 +191,6 @@ def _give_up(state: ClusterState, out: Outgoing, root: int, awaited: AwaitedRoot
             moves += cancel(state, out, client, batches)
         else:
             for batch in batches:
-                roots.end(client, batch)
+                roots.disown(client, batch)
                 batch.task.root = client.root
     return moves

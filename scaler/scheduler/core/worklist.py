@@ -47,7 +47,7 @@ class Worklist:
         """Give queued rows to agents until either runs out."""
         state = self._state
         for give in placement.share_out(state):
-            transitions.place_queued(state, give.queue, give.rows, give.agent)
+            transitions.place_queued(state, *give)
 
     def _route(self, move: Route) -> list[Move] | None:
         batch, lo, hi, cause, front = move

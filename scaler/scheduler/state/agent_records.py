@@ -15,9 +15,9 @@ from scaler.scheduler.state.batch_records import Batch
 LEAST_LEFT = 2.0
 #: the number of the agent in the scheduler's own process; it ends with its scheduler, and so keeps nothing for another
 LOCAL_AGENT = 1
-#: rows of an agent may have so many priorities, and it still gets more, beyond its window, for being more urgent: they
+#: rows of an agent may have so many urgencies, and it still gets more, beyond its window, for being more urgent: they
 #: are counted each time, and who submits each task with a higher one than the last would have no window at all
-MOST_PRIORITIES = 32
+MOST_URGENCIES = 32
 #: what rows are taken back for: agents with so many free slots, and with these capabilities
 Purpose = tuple[int, frozenset[str]]
 
@@ -44,7 +44,7 @@ class Host(NamedTuple):
 
 @record
 class Load:
-    """How busy an agent is. `outstanding`, `wide` and `by_priority` are written by `transitions.py` alone."""
+    """How busy an agent is. `outstanding`, `wide`, `by_urgency`, `by_share` are written by `transitions.py` alone."""
 
     #: including those for workers whose tasks wait for other tasks
     workers: int
@@ -54,8 +54,10 @@ class Load:
     outstanding: int = 0
     #: how many such rows there are that take more than one slot, by how many they take; no zeros
     wide: dict[int, int] = field(default_factory=dict)
-    #: slots that the rows take among them that have another priority than 0, by that; no zeros
-    by_priority: dict[int, int] = field(default_factory=dict)
+    #: slots that the rows take among them that have another urgency than 0, by that; no zeros
+    by_urgency: dict[int, int] = field(default_factory=dict)
+    #: slots that the rows take of batches that came while others had work, by their share; no zeros
+    by_share: dict[int, int] = field(default_factory=dict)
     #: slots it may have outstanding, by what its last results took
     window: int = 0
     #: what its rows took lately, microseconds; None before the first result
@@ -78,13 +80,13 @@ class Load:
         """Rows sent to it that have not come back."""
         return self.outstanding - sum((slots - 1) * rows for slots, rows in self.wide.items())
 
-    def as_urgent(self, priority: int) -> int:
-        """Slots of its rows that are at least as urgent as those of this priority; of all, if there are too many."""
-        if len(self.by_priority) > MOST_PRIORITIES:
+    def as_urgent(self, urgency: int) -> int:
+        """Slots of its rows that are at least as urgent as this; of all, if there are too many."""
+        if len(self.by_urgency) > MOST_URGENCIES:
             return self.outstanding
-        if priority > 0:
-            return sum(slots for other, slots in self.by_priority.items() if other >= priority)
-        return self.outstanding - sum(slots for other, slots in self.by_priority.items() if other < priority)
+        if urgency > 0:
+            return sum(slots for other, slots in self.by_urgency.items() if other >= urgency)
+        return self.outstanding - sum(slots for other, slots in self.by_urgency.items() if other < urgency)
 
 
 @record

@@ -121,13 +121,21 @@ class Batch:
     #: of those rows of its function that ask for the same
     tally: Tally
     queue_class: QueueClass
+    #: whose it is among those that share the workers: a root, or its client if there is none
+    share: int
+    #: of its share and class those with more go first
+    nesting: int
+    #: larger ones go to agents beyond their windows: by priority, then by nesting
+    urgency: int
     #: place of each row; written by `transitions.py` alone
     place: array[int]
     #: rows that have not ended
     left: int
     #: slots that each row takes at an agent while it runs
     slots: int = 1
-    #: its rows take several slots, or have another priority than 0: they are counted by these at agents, too
+    #: others had work when it came: an agent without rows of its share gets some beyond its window
+    is_shared: bool = False
+    #: its rows take several slots, have another urgency than 0, or are shared: they are counted by these at agents, too
     is_special: bool = False
     #: values of its rows may be needed by other rows
     keeps: bool = False

@@ -63,7 +63,7 @@ class ClusterState:
     #: agents whose load has changed since they were sorted into their group's sets; a dict serves as an ordered set
     unsorted: dict[AgentRecord, None] = field(default_factory=dict)
     #: of all batches that were ever admitted; nothing is more urgent than anything else unless it is above this
-    lowest_priority: int = 2**31
+    lowest_urgency: int = 2**47
     #: rows may be handed out: this is the scheduler that leads, and hears the agents that count
     hands_out: bool = True
     #: why it may not, in words
@@ -91,6 +91,8 @@ class ClusterState:
     matching: dict[Demand, list[AgentGroup]] = field(default_factory=dict)
     #: steps in which agents of some capabilities idled while others had rows: whose turn it is to be looked at for them
     recall_turn: int = 0
+    #: which of the groups for some rows are looked at next for one that has none of these rows' root
+    group_turn: int = 0
     #: when to look next for agents that have more rows than they should, seconds
     excess_due: float = 0.0
     #: of another scheduler's, as long as their work is not put together

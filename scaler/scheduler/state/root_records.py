@@ -47,6 +47,8 @@ class Roots:
     here: dict[int, dict[int, None]] = field(default_factory=dict)
     #: root -> number of another client -> what that has submitted for it and has not ended; dicts as ordered sets
     batches: dict[int, dict[int, dict[Batch, None]]] = field(default_factory=dict)
+    #: share -> how many batches it has whose rows have not all ended; no zeros
+    at_work: dict[int, int] = field(default_factory=dict)
     #: those that may come yet, by deadline, ascending
     awaited: dict[int, AwaitedRoot] = field(default_factory=dict)
     #: the last ones of those that don't come any more, in order
@@ -60,8 +62,13 @@ class Roots:
         return next((root.deadline for root in self.awaited.values()), math.inf)
 
     # ---- batches -----------------------------------------------------------------------------------------------------
+    def have_others(self, share: int) -> bool:
+        """Others than this share have rows that have not ended."""
+        return len(self.at_work) > (share in self.at_work)
+
     def enter(self, client: ClientRecord, batch: Batch) -> None:
         """Rows of a batch are to run."""
+        self.at_work[batch.share] = self.at_work.get(batch.share, 0) + 1
         root = batch.task.root
         if root in (client.root, NO_ROOT):
             return
@@ -72,6 +79,14 @@ class Roots:
 
     def end(self, client: ClientRecord, batch: Batch) -> None:
         """All rows of a batch have ended, or are forgotten."""
+        if self.at_work[batch.share] == 1:
+            del self.at_work[batch.share]
+        else:
+            self.at_work[batch.share] -= 1
+        self.disown(client, batch)
+
+    def disown(self, client: ClientRecord, batch: Batch) -> None:
+        """A batch is over, or from now on its client's own."""
         root = batch.task.root
         if root in (client.root, NO_ROOT):
             return

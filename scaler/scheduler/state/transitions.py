@@ -142,9 +142,14 @@ def take_up(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRec
     state.unsorted[agent] = None
 
 
-def place_queued(state: ClusterState, ready: SpanQueue[Batch], rows: int, agent: AgentRecord) -> tuple[Batch, int, int]:
-    """The next rows of a queue, at most so many and of one batch, are given to an agent. IndexError if it is empty."""
-    batch, lo, hi = ready.take(rows, ready.head.function.duration_us)
+def place_queued(
+    state: ClusterState, ready: SpanQueue[Batch], rows: int, agent: AgentRecord, of: Batch | None = None
+) -> tuple[Batch, int, int]:
+    """The next rows of a queue, or of the share of a batch, are given to an agent: at most so many and of one batch.
+
+    Raises IndexError if the queue is empty.
+    """
+    batch, lo, hi = ready.take(rows, (of or ready.head).function.duration_us, of.share if of else None)
     column, after, facts = batch.place, AGENT + agent.number, state.facts
     if column[lo] != QUEUED or (hi - lo > 1 and not batch.are_in(lo, hi, QUEUED)):
         raise _illegal(batch, lo, hi, _AT_AGENT, Cause.PLACED)
@@ -319,8 +324,10 @@ def count_special(load: Load, batch: Batch, rows: int) -> None:
     """So many rows of a special batch came to an agent, or (below 0) left it."""
     if batch.slots > 1:
         _add(load.wide, batch.slots, rows)
-    if batch.task.priority:
-        _add(load.by_priority, batch.task.priority, rows * batch.slots)
+    if batch.urgency:
+        _add(load.by_urgency, batch.urgency, rows * batch.slots)
+    if batch.is_shared:
+        _add(load.by_share, batch.share, rows * batch.slots)
 
 
 def _add(counts: dict[int, int], key: int, more: int) -> None:

@@ -27,7 +27,8 @@ def quick(state: ClusterState) -> Iterator[Finding]:
     """What does not hold of counters, and of queued rows while agents idle."""
     at: Counter[int] = Counter()
     wide: dict[int, Counter[int]] = defaultdict(Counter)
-    by_priority: dict[int, Counter[int]] = defaultdict(Counter)
+    by_urgency: dict[int, Counter[int]] = defaultdict(Counter)
+    by_share: dict[int, Counter[int]] = defaultdict(Counter)
     for client in state.clients.values():
         left = at_agents = 0
         if list(client.batch_ids) != sorted(client.batches):
@@ -41,8 +42,10 @@ def quick(state: ClusterState) -> Iterator[Finding]:
                 at_agents += rows
                 if batch.slots > 1:
                     wide[number][batch.slots] += rows
-                if batch.task.priority:
-                    by_priority[number][batch.task.priority] += rows * batch.slots
+                if batch.urgency:
+                    by_urgency[number][batch.urgency] += rows * batch.slots
+                if batch.is_shared:
+                    by_share[number][batch.share] += rows * batch.slots
                 agent = state.agents.get(number)
                 if rows <= 0 or agent is None or batch not in agent.batches:
                     yield Finding(f"batch {batch.id} at agent {number}: {rows}", batch.id)
@@ -63,9 +66,12 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         if load.wide != wide.get(number, none):
             told = dict(wide.get(number, none))
             yield Finding(f"agent {number}: rows that take several slots are {told}, counted {load.wide}")
-        if load.by_priority != by_priority.get(number, none):
-            told = dict(by_priority.get(number, none))
-            yield Finding(f"agent {number}: slots by priority are {told}, counted {load.by_priority}")
+        if load.by_urgency != by_urgency.get(number, none):
+            told = dict(by_urgency.get(number, none))
+            yield Finding(f"agent {number}: slots by urgency are {told}, counted {load.by_urgency}")
+        if load.by_share != by_share.get(number, none):
+            told = dict(by_share.get(number, none))
+            yield Finding(f"agent {number}: slots by share are {told}, counted {load.by_share}")
         if agent.unsent:
             yield Finding(f"agent {number}: rows were not sent")
         if agent in state.touched or agent in state.unsorted:
@@ -128,7 +134,7 @@ def _idle(state: ClusterState) -> Iterator[Finding]:
     if not state.hands_out:
         return
     for key, queue in state.queues.in_order():
-        urgency, (capabilities, slots) = key[:2]
+        urgency, (capabilities, slots) = queue.head.urgency, key[1]
         for agent in state.agents.values():
             load = agent.load
             if load.is_leaving or not agent.has_time_for(queue.head.function.duration_us, state.now):
@@ -139,11 +145,11 @@ def _idle(state: ClusterState) -> Iterator[Finding]:
                     f"{queue.rows} rows are queued while agent {agent.number} has {load.outstanding} for "
                     f"{load.workers} workers"
                 )
-            as_urgent = load.as_urgent(-urgency)
+            as_urgent = load.as_urgent(urgency)
             has_less_urgent = as_urgent + slots <= load.workers and slots <= load.slots and not load.is_full
             if has_less_urgent and len(state.agents) <= LOOKS and agent.capabilities.issuperset(capabilities):
                 yield Finding(
-                    f"{queue.rows} rows of priority {-urgency} are queued while agent {agent.number} has {as_urgent} "
+                    f"{queue.rows} rows of urgency {urgency} are queued while agent {agent.number} has {as_urgent} "
                     f"as urgent ones for {load.workers} workers"
                 )
 
