@@ -162,6 +162,11 @@ class Batch:
 
     client: int
     id: int
+    nesting: int = 0
+
+    @property
+    def share(self) -> int:
+        return self.client
 
 
 @pytest.mark.parametrize("seed", range(200))

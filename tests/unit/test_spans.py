@@ -15,6 +15,11 @@ class Batch:
     client: int
     id: int
     slots: int = 1
+    nesting: int = 0
+
+    @property
+    def share(self) -> int:
+        return self.client
 
 
 A, B, OTHER = Batch(1, 10), Batch(1, 20), Batch(2, 10)
