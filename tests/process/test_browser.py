@@ -124,6 +124,16 @@ def test_a_page_shows_the_terminals_cells_and_outlives_the_scheduler(daemons, tm
 
 #: pixels of what a page has beyond its width, and of the shown part of the first name of a card
 BEYOND = "const r = document.documentElement; return r.scrollWidth - r.clientWidth"
+#: of each name of a function: whether its last letter is seen
+TAILS = """
+return Array.from(document.querySelectorAll("td.tail > *")).filter((each) => each.firstChild).map((each) => {
+  const text = each.firstChild, last = document.createRange(), cell = each.parentElement.getBoundingClientRect();
+  last.setStart(text, text.length - 1);
+  last.setEnd(text, text.length);
+  const box = last.getBoundingClientRect();
+  return box.left >= cell.left && box.right <= cell.right;
+});
+"""
 NAMED = "return document.querySelector('[data-source=hosts] td').clientWidth"
 
 
@@ -140,6 +150,7 @@ def test_what_is_long_stays_within_its_page():
                     driver.get(url.partition("?")[0] + page)
                     shows(driver)
                     assert driver.execute_script(BEYOND) == 0, (page, width)
+                    assert set(driver.execute_script(TAILS)) <= {True}, (page, width)
                     assert page != "agents" or driver.execute_script(NAMED) > 20  # "slurm", beside how many there are
     finally:
         running.terminate()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from support import DEADLINE, until
 from support.programs import environment, program
@@ -141,6 +142,12 @@ def test_the_documents_screen_in_a_terminal_its_keys_and_the_end_of_its_schedule
     tmux.shows("^needs 60x15: enlarge$")
     tmux("resize-window", "-x", "60", "-y", "15")
     tmux.shows(r"^Total 2 worker\(s\)")
+    (top,) = psutil.Process(int(tmux("display-message", "-p", "#{pane_pid}"))).children()
+    tmux.press("C-z")
+    until(lambda: top.status() == psutil.STATUS_STOPPED, "it to be stopped")
+    assert "Shortcuts" not in tmux.screen()
+    top.send_signal(signal.SIGCONT)
+    tmux.shows(r"(?s)^scheduler .*^Shortcuts: .*^Total 2 worker")
     daemons.scheduler.signal(signal.SIGKILL)
     tmux.shows(r"^no scheduler since \d\d:\d\d:\d\d")
     daemons.start_scheduler(*PATIENCE)

@@ -181,6 +181,18 @@ def test_sixty_columns_keep_the_column_that_is_sorted_by(snapshot: Snapshot) -> 
         assert any(f"[{column.name}]" in line.split() for line in screen(looking, seen(snapshot), 60, 15)), column.name
 
 
+@pytest.mark.parametrize("key", "123456")
+def test_where_not_all_shortcuts_have_room_those_of_what_is_seen_come_and_a_word_says_so(
+    key: str, snapshot: Snapshot
+) -> None:
+    looking = press(Looking(), snapshot, key)
+    (line,) = [line.rstrip() for line in screen(looking, seen(snapshot), 60, 15) if line.startswith("Shortcuts: ")]
+    (wide,) = [line.rstrip() for line in screen(looking, seen(snapshot), 250, 15) if line.startswith("Shortcuts: ")]
+    assert line == wide or line.endswith("] ?: all")
+    if looking.table is WORKERS:
+        assert line == "Shortcuts: worker[n] cpu[c] rss[m] free[f] sent[w] ?: all"
+
+
 def test_a_scheduler_that_is_gone_is_said_with_the_time_and_the_last_figures_stay(snapshot: Snapshot) -> None:
     drawn = screen(Looking(), seen(snapshot, False, "it closed"))
     (line,) = [line for line in drawn if "no scheduler since" in line]
@@ -313,13 +325,13 @@ def test_a_workers_page_says_what_it_runs_and_since_when_and_that_it_is_gone(sna
 
 
 def test_the_id_of_a_task_is_readable_however_long_the_name_of_its_function_is(snapshot: Snapshot) -> None:
-    snapshot.view.worker_names = ("f" * 500,) * len(snapshot.view.worker_names)
+    snapshot.view.worker_names = ("f" * 500 + "_last",) * len(snapshot.view.worker_names)
     looking = press(Looking(), snapshot, "enter")
     row = looking.worker_in(snapshot)
     assert row is not None
-    assert f"{snapshot.workers.clients[row]}:{snapshot.workers.ids[row]}" in "\n".join(
-        screen(looking, seen(snapshot), 60, 15)
-    )
+    drawn = screen(looking, seen(snapshot), 60, 15)
+    assert f"{snapshot.workers.clients[row]}:{snapshot.workers.ids[row]}" in "\n".join(drawn)
+    assert any(re.search("runs +.+f_last *$", line) for line in drawn)  # of a name the end says most
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from scaler.monitor import tables
 from scaler.monitor.blocks import blocks, hosts
 from scaler.monitor.dashboard.layout import Card, Column, Shown, View, part_of
-from scaler.monitor.formats import UNKNOWN, count, inert, size
+from scaler.monitor.formats import UNKNOWN, count, ending, inert, size
 from scaler.monitor.output import LastOutput, place_of
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.totals import STATES, Totals
@@ -108,11 +108,15 @@ def _of_objects(snapshot: Snapshot, _totals: Totals, rows: list[int]) -> Cells:
     return {"client_link": [View().link("functions", client=snapshot.objects.clients[row]) for row in rows]}
 
 
+def _kind(column: tables.Column) -> str:
+    if not column.is_text:
+        return "number"
+    return "tail" if column.shorten is ending else "text"
+
+
 def _card(table: tables.Table, title: str, empty: str, *bars: Column) -> Card:
     """The card of a terminal's table; bars stand behind the first column."""
-    columns = [
-        Column(column.name, column.help, "text" if column.is_text else "number", True) for column in table.columns
-    ]
+    columns = [Column(column.name, column.help, _kind(column), True) for column in table.columns]
     return Card(table.name, title, (columns[0], *bars, *columns[1:]), empty)
 
 

@@ -21,7 +21,7 @@ class Column:
     key: str
     #: what it means, shown when the pointer rests on its title
     hint: str = ""
-    #: text, number or bar
+    #: text, tail (a text of which the end is kept where there is no room for all), number or bar
     kind: str = "text"
     #: the table can be sorted by it
     is_sortable: bool = False

@@ -101,6 +101,9 @@ class TopView(Widget, can_focus=True):
         """Every key is ours: those of Textual's own have no meaning here."""
         event.stop()
         event.prevent_default()
+        if event.key == "ctrl+z":
+            self.app.action_suspend_process()
+            return
         if self.looking.press(event.key, event.character, self.seen.snapshot) == QUIT:
             self.app.exit()
             return
@@ -147,6 +150,7 @@ class TopApp(App[None]):
         """From now on it can be told of what is seen."""
         with contextlib.suppress(NotImplementedError):  # Windows: there it ends as any program
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
+        self.app_resume_signal.subscribe(self, lambda app: self.refresh(layout=True))  # the shell has had the terminal
         self.view.focus()
         self._is_ready = True
         self.view.draw()

@@ -16,7 +16,7 @@ _KEYS = (
     ("", "of an agent or a function: its workers"),
     ("/", "show only rows whose names hold a text"),
     ("Esc", "back, or show all rows"),
-    ("Q, Ctrl-C", "quit"),
+    ("Q, Ctrl-C", "quit; Ctrl-Z: stop, until fg"),
     ("a key below", "sort by it; again: the other way round"),
 )
 #: what a worker's page has in any terminal, and how many lines of output
@@ -82,7 +82,7 @@ def _running(snapshot: Snapshot, row: int, agent: int, columns: int) -> list[tup
     client = snapshot.workers.clients[row]
     names = dict(zip(snapshot.clients.numbers, snapshot.clients.names, strict=True))
     return [
-        ("runs", inert(snapshot.function_of(row))),
+        ("runs", ending(inert(snapshot.function_of(row)), columns)),
         ("task", ending(inert(snapshot.task_of(row)), columns)),
         ("since", f"{moment(now - elapsed / 1000, now)}, for {duration(1000 * elapsed)}"),
         ("client", f"{client}, {inert(names[client])}" if client in names else str(client) if client else UNKNOWN),

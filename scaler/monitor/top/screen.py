@@ -40,6 +40,8 @@ _ROOM_FOR_PAGES = 36
 _WORKER = 10
 #: room for a function's name beyond the least, in a wide terminal
 _FUNCTION = 40
+#: what stands behind the shortcuts where there is no room for all
+_ALL_KEYS = " ?: all"
 #: columns of the table of workers that the documents do not have, and that come only beside the panel
 _BEYOND = ("function",)
 
@@ -95,16 +97,23 @@ def _blocks(snapshot: Snapshot | None, columns: int, lines: int) -> list[Line]:
 
 
 def _shortcuts(looking: Looking, columns: int, most: int) -> list[Line]:
+    """The keys that sort, in so many lines; if those are too few, of what is seen, and where all of them are."""
     words = [f"{column.name}[{column.keys[0]}]" for column in looking.table.columns]
+    out = _wrapped(words, columns)
+    if len(out) > most:
+        seen = [f"{column.name}[{column.keys[0]}]" for column in choose(looking.table.columns, looking.by, columns)]
+        out = _wrapped(seen, columns - len(_ALL_KEYS))[:most]
+        out[-1] += _ALL_KEYS
+    return [[(line, DIM)] for line in out]
+
+
+def _wrapped(words: list[str], columns: int) -> list[str]:
     out = ["Shortcuts:"]
     for word in words:
-        if len(out[-1]) + 1 + len(word) <= columns:
-            out[-1] += " " + word
-        elif len(out) < most:
-            out.append(" " * len("Shortcuts:") + " " + word)
-        else:
-            break
-    return [[(line, DIM)] for line in out]
+        if len(out[-1]) + 1 + len(word) > columns:
+            out.append(" " * len("Shortcuts:"))
+        out[-1] += " " + word
+    return out
 
 
 def _status(looking: Looking, seen: Seen, columns: int, now: float) -> Line:

@@ -48,9 +48,11 @@ const scalerPage = (() => {
       anchor.textContent = text;
       cell.replaceChildren(anchor);
     } else {
-      cell.textContent = text;
+      const words = document.createElement("bdi");
+      words.textContent = text;
+      cell.replaceChildren(words);
     }
-    cell.title = kind === "text" ? text : "";
+    cell.title = kind === "number" ? "" : text;
   };
   // Cells stay where they are and change their text: what is selected stays selected, and nothing flickers.
   const fill_table = (table, source) => {
