@@ -18,7 +18,7 @@ from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError, Sca
 from scaler.monitor.commands import CommandRefused, Commands
 from scaler.monitor.watcher import Seen, Watcher
 from scaler.provisioning.asking import limits_of, template_of
-from scaler.provisioning.core import FleetCore
+from scaler.provisioning.core import FleetCore, Limits
 from scaler.provisioning.core import events as ev
 from scaler.provisioning.errands import Errands, some
 from scaler.provisioning.provider import Provider, ProviderError
@@ -78,6 +78,9 @@ class Provisioner:
     def run(self) -> int:
         """Serve until told to end, and no job is left; the exit code. Blocks."""
         self._errands.start()
+        if self._core.is_in_doubt:
+            pause = 2 * self._config.settle_time + Limits.MISSED_LISTS * DOUBT_INTERVAL
+            logger.info("looks for jobs that were asked for before, for about %g s: then it asks for others", pause)
         try:
             return self._serve()
         finally:

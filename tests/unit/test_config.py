@@ -200,6 +200,42 @@ def test_a_mistake_about_hosts_is_one_line(complaint, tmp_path, content, text):
     assert text in complaint(provision.command, "scaler_provision", "--print", str(config))
 
 
+def test_how_hosts_are_provided_is_said_by_flags_the_environment_and_the_file_in_this_order(
+    monkeypatch, tmp_path, capsys
+):
+    config, usual = tmp_path / "provision.toml", tmp_path / "config.toml"
+    config.write_text('address = "tcp://head:2345"\nprovider = "slurm"\nworkers = 2\ntag = "file"\n')
+    usual.write_text('insecure = true\nworkers = 9\n[scheduler]\naddress = "tcp://x:1"\n')
+    monkeypatch.setenv("SCALER_WORKERS", "3")
+    monkeypatch.setenv("SCALER_WALLTIME", "60")
+    monkeypatch.setenv("SCALER_CONFIG", str(usual))
+    flags = ["--walltime", "120", "--agent-options", "--name a=b --drain-grace 1", "--capabilities", "gpu,big"]
+    assert call(provision.command, "scaler_provision", [str(config), "--print", *flags]) == 0
+    script = capsys.readouterr().out
+    for words in (
+        " tcp://head:2345 --workers 3 ", " --name a=b --drain-grace 1 ", "--job-name=file-1\n", "--time=2:00\n",
+        " --insecure ", "gpu,big",
+    ):  # fmt: skip
+        assert words in script
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "words"),
+    [
+        (["--minimum", "-1"], {}, "scaler_provision: minimum must be at least 0, not -1 ("),
+        ([], {"SCALER_MINIMUM": "-1"}, "not -1 (from the environment: SCALER_MINIMUM)"),
+        ([], {"SCALER_INSECURE": "perhaps"}, "(from the environment: SCALER_INSECURE)"),
+        (["--insecure", "--no-keep"], {}, "provision.toml: idle_time must be at least 0.1, not 0"),
+    ],
+)
+def test_a_mistake_about_hosts_is_where_it_was_made(complaint, monkeypatch, tmp_path, flags, variables, words):
+    config = tmp_path / "provision.toml"
+    config.write_text('address = "tcp://head:2345"\nprovider = "slurm"\nidle_time = 0\n')
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert words in complaint(provision.command, "scaler_provision", "--print", *flags, str(config))
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "*", "head:2345,tcp://0.0.0.0"])
 def test_an_address_that_hosts_cannot_connect_to_is_refused_before_any_is_asked_for(complaint, tmp_path, host):
     config = tmp_path / "provision.toml"
