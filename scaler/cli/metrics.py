@@ -23,13 +23,14 @@ def run(config: MetricsConfig) -> int:
     from scaler.monitor.metrics_server import serve
 
     security, if_refused = keys_of(config)
-    with closing(
-        Watcher(config.monitor, config.interval, security=security, if_refused=if_refused, name="scaler metrics")
-    ) as watcher:
+    told = Exposition(lambda: watcher.seen)
+    watcher = Watcher(
+        config.monitor, config.interval, security=security, if_refused=if_refused, name="scaler metrics",
+        on_change=told.note,
+    )  # fmt: skip
+    with closing(watcher):
         if config.port is not None:
-            return serve(
-                config, Exposition(lambda: watcher.seen).text, lambda text: say_address(text, plainness(config))
-            )
+            return serve(config, told.text, lambda text: say_address(text, plainness(config)))
         seen = watcher.wait(0, _PATIENCE)
         if seen is None or seen.snapshot is None:
             raise ScalerError(f"the scheduler at {watcher.address} showed nothing within {_PATIENCE:g} s")

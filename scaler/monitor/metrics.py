@@ -49,7 +49,7 @@ class Metric:
 
 
 class Departed:
-    """What functions did whose clients are gone, as far as it was told before: a snapshot has no place for it.
+    """What functions did whose clients are gone, as far as a snapshot has shown it: later ones have no place for it.
 
     Several clients may have functions of one name. If what is counted of them fell when one of the clients goes, it
     would look like a counter that begins anew, and what is left like rows that have ended just now.
@@ -58,37 +58,52 @@ class Departed:
     def __init__(self) -> None:
         #: for each of `_COUNTED` what it is by name
         self.counts: dict[str, Counter[str]] = {column: Counter() for column in _COUNTED}
-        #: the scheduler that was told of last, and its functions
-        self._epoch, self._told = 0, FunctionColumns()
+        #: the scheduler that was seen last, and its functions
+        self._epoch, self._last = 0, FunctionColumns()
 
     def see(self, snapshot: Snapshot) -> None:
-        """This is about to be told. Counters begin anew with another scheduler."""
-        before, self._told = self._told, snapshot.functions
+        """Each snapshot, one after the other; one again changes nothing. Counters begin anew with another scheduler."""
+        before, self._last = self._last, snapshot.functions
         if snapshot.scheduler.epoch != self._epoch:
             self._epoch, before = snapshot.scheduler.epoch, FunctionColumns()
             self.counts = {column: Counter() for column in _COUNTED}
-        here, known = {0, *snapshot.clients.numbers}, self.counts["done"]
-        for at, client in enumerate(before.clients):
-            if client not in here:
+        gone, known = {*before.clients} - {0, *snapshot.clients.numbers}, self.counts["done"]
+        for at, client in enumerate(before.clients if gone else ()):
+            if client in gone:
                 name = before.names[at] if before.names[at] in known or len(known) < GONE else OTHER
                 for column, counts in self.counts.items():
                     counts[name] += getattr(before, column)[at]
 
 
 class Exposition:
-    """What one server tells whoever asks. Any thread may ask."""
+    """What one server tells whoever asks. Any thread may ask, and tell what is seen.
+
+    Between two questions clients come and go, so that it looks at each snapshot and not only at those that are told.
+    """
 
     def __init__(self, see: Callable[[], Seen]) -> None:
-        """`see` gives what is known now."""
+        """`see` gives what is known now: nothing older than what `note` was given."""
         self._see, self._departed, self._lock = see, Departed(), threading.Lock()
+
+    def note(self, seen: Seen) -> None:
+        """This has been seen."""
+        with self._lock:
+            self._note(seen)
 
     def text(self) -> str:
         """All that is known now, as text."""
         with self._lock:
-            return exposition(self._see(), self._departed)
+            seen = self._see()
+            self._note(seen)
+            departed = {column: counts.copy() for column, counts in self._departed.counts.items()}
+        return exposition(seen, departed)
+
+    def _note(self, seen: Seen) -> None:
+        if seen.is_connected and seen.snapshot is not None:
+            self._departed.see(seen.snapshot)
 
 
-def exposition(seen: Seen, departed: Departed | None = None) -> str:
+def exposition(seen: Seen, departed: Mapping[str, Counter[str]] | None = None) -> str:
     """All that is known now, as text. Without a scheduler it says so and nothing else: old figures would mislead."""
     metrics = [_one("scaler_up", "Whether there is a scheduler: 1 or 0.", int(seen.is_connected))]
     if seen.is_connected and seen.snapshot is not None:
@@ -96,12 +111,11 @@ def exposition(seen: Seen, departed: Departed | None = None) -> str:
     return "".join(metric.text() for metric in metrics)
 
 
-def metrics_of(snapshot: Snapshot, totals: Totals, departed: Departed | None = None) -> list[Metric]:
-    """All metrics of a snapshot, and of what `departed` remembers of those before."""
-    departed = departed or Departed()
-    departed.see(snapshot)
+def metrics_of(snapshot: Snapshot, totals: Totals, departed: Mapping[str, Counter[str]] | None = None) -> list[Metric]:
+    """All metrics of a snapshot, and of what is counted of those that have `departed`."""
+    departed = Departed().counts if departed is None else departed
     return [*_scheduler(snapshot), *_rows(snapshot), *_workers(totals), *_agents(snapshot, totals),
-            *_objects(snapshot), *_functions(snapshot, departed.counts)]  # fmt: skip
+            *_objects(snapshot), *_functions(snapshot, departed)]  # fmt: skip
 
 
 def _scheduler(snapshot: Snapshot) -> Iterable[Metric]:

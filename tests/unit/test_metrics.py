@@ -150,6 +150,22 @@ def test_what_is_counted_of_a_function_stays_when_one_of_its_clients_goes():
     assert counters() == counters(exposition(known[0])) != first  # another scheduler's begin anew
 
 
+def test_what_a_client_did_between_two_questions_is_counted():
+    both = SyntheticCluster(2, 4, clients=2, functions=4).snapshot()
+    one = left(both, 2)
+    known = [Seen(one, True, 0.0, "")]
+    told = Exposition(lambda: known[0])
+
+    def done() -> float:
+        return sum(value for name, value in values(told.text()).items() if "function_rows_ended" in name)
+
+    before = done()
+    told.note(Seen(both, True, 0.0, ""))
+    told.note(Seen(both, True, 0.0, ""))
+    of = both.functions
+    assert before < sum([*of.done, *of.failed, *of.cancelled]) == done() == done()
+
+
 def test_clients_that_come_and_go_leave_no_more_names_than_are_kept():
     now, departed = SyntheticCluster(1, 1, clients=1, functions=1).snapshot(), Departed()
     for client in range(1, GONE + 20):

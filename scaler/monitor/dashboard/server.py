@@ -66,11 +66,13 @@ class Board:
         self.look_at: Callable[[set[tuple[int, int]]], object] = lambda workers: None
         self._pages: dict[int, LivePage] = {}
         #: what is seen, for Prometheus
-        self.metrics = Exposition(lambda: self.sight.seen or Seen(None, False, 0.0, "")).text
+        self._told = Exposition(lambda: self.sight.seen or Seen(None, False, 0.0, ""))
+        self.metrics = self._told.text
 
     def see(self, seen: Seen) -> None:
         """The cluster, or that there is none."""
         self.sight.see(seen)
+        self._told.note(seen)
         for page in self._pages.values():
             page.come()
 
