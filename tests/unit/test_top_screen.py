@@ -380,8 +380,12 @@ def test_of_several_agents_on_one_host_the_chosen_ones_workers_are_shown(snapsho
 def test_the_help_has_each_column_and_scrolls_where_it_has_no_room(snapshot: Snapshot) -> None:
     drawn = "\n".join(screen(press(Looking(), snapshot, "?"), seen(snapshot)))
     assert all(column.help in drawn for column in WORKERS.columns)
+    assert "more lines: arrows, pages" not in drawn
+    assert "more lines: arrows, pages" in "\n".join(screen(press(Looking(), snapshot, "?"), seen(snapshot), 60, 15))
     looking = press(Looking(), snapshot, "?", "end")
-    assert WORKERS.columns[-1].help in "\n".join(screen(looking, seen(snapshot), 60, 15))
+    small = "\n".join(screen(looking, seen(snapshot), 60, 15))
+    assert WORKERS.columns[-1].help in small
+    assert "more lines" not in small
     for table in TABLES:  # what can't be read is no help
         looking.show(TABLES.index(table))
         looking.is_help = True

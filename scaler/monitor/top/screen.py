@@ -64,6 +64,8 @@ def draw(
         body = help_page(looking.table)
         looking.scroll = max(0, min(looking.scroll, len(body) - room))
         body = body[looking.scroll :]
+        if len(body) > room:
+            body[room - 1] = [(f"{len(body) - room + 1} more lines: arrows, pages", DIM)]
     elif snapshot is None:
         body = [[("waiting for the first snapshot", DIM)]]
     elif looking.worker:
