@@ -181,6 +181,11 @@ def test_every_page_says_of_a_scheduler_without_keys_that_it_has_none(snapshot, 
         assert address in words
         assert "start it without --insecure" in words
         assert (status["insecure_is_quiet"], status["banner"]) == ([is_quiet], [""])
+        said = replace(scheduler, trouble="1 of 3 agents are heard")
+        sight.see(Seen(replace(snapshot, view=replace(snapshot.view, scheduler=said)), True, 0.0, "", 2))
+        status = LivePage(Document(), page, View(page.path), sight).cells()["status"]
+        assert status["insecure"] == [f"{words}. Nothing is handed out: 1 of 3 agents are heard"]
+        assert status["insecure_is_quiet"] == [False]
         assert '<div id="insecure" role="status" hidden></div>' in html(page, View(page.path), [], "", "1", {})
         sight.see(replace(seen, is_connected=False))  # nobody can do anything there any more
         assert LivePage(Document(), page, View(page.path), sight).cells()["status"]["insecure"] == [""]

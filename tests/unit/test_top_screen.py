@@ -234,6 +234,41 @@ def test_a_filter_of_any_length_hides_no_scheduler_without_keys(snapshot: Snapsh
     assert about_keys(looking, what, 60, 15) == [("insecure", ALERT)]
 
 
+@pytest.mark.parametrize(
+    ("fields", "words", "short", "style"),
+    [
+        ({"trouble": "1 of 3 agents are heard"}, "nothing is handed out: 1 of 3 ag", "nothing is handed out", ALERT),
+        ({"partner": "tcp://b:1", "stands_by": True}, "stands by: tcp://b:1 leads", "", DIM),
+        (
+            {"partner": "tcp://b:1", "stands_by": True, "silence": 9.0},
+            "stands by: tcp://b:1 has not been heard for 9.0s", "stands by", ALERT,
+        ),
+        (
+            {"partner": "tcp://b:1", "silence": 9.0},
+            "nobody stands by: tcp://b:1 has not been heard for 9.0s", "nobody stands by", ALERT,
+        ),
+        ({"awaited": "work of 2 clients waits for vm"}, "awaited: work of 2 clients waits for vm", "", DIM),
+        ({"partner": "tcp://b:1"}, "", "", DIM),
+    ],
+)  # fmt: skip
+def test_why_a_scheduler_that_is_there_does_nothing_is_said(
+    snapshot: Snapshot, fields: dict[str, object], words: str, short: str, style: str
+) -> None:
+    def at(is_insecure: bool) -> Seen:
+        view = dataclasses.replace(snapshot.view.scheduler, insecure=is_insecure, address="tcp://0.0.0.0:1", **fields)
+        return seen(dataclasses.replace(snapshot, view=dataclasses.replace(snapshot.view, scheduler=view)))
+
+    def said(looking: Looking, what: Seen) -> tuple[str, str]:
+        line = draw(looking, what, "", 60, 15, NOW)[6]
+        return plain_text(line).rstrip(), line[0][1]
+
+    assert said(Looking(), at(False))[0].startswith(words)
+    assert not words or said(Looking(), at(False))[1] == style
+    assert said(Looking(), at(True))[0].startswith(f"insecure  {words[:40]}" if style == ALERT else "insecure: ")
+    filtered = press(Looking(), snapshot, "/", "n")
+    assert said(filtered, at(False))[0].startswith(f"{short}  filter: n" if short else "filter: n")
+
+
 def test_where_only_its_own_machine_reaches_a_scheduler_it_is_said_quietly(snapshot: Snapshot) -> None:
     what = seen(insecure_at(snapshot, "tcp://127.0.0.1:2345"))
     assert about_keys(Looking(), what, 80, 24) == [(exposure_of(what.snapshot.scheduler).line(80), DIM)]

@@ -21,6 +21,7 @@ from scaler.monitor.dashboard.pages import Page
 from scaler.monitor.formats import inert, moment
 from scaler.monitor.history import POINTS, History
 from scaler.monitor.insecure import exposure_of
+from scaler.monitor.notices import notice_of
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.totals import Totals, totals_of
 from scaler.monitor.watcher import Seen
@@ -131,12 +132,15 @@ class LivePage:
         })  # fmt: skip
 
     def _insecure(self) -> tuple[str, bool]:
-        """What is said of a scheduler without keys that is there, and whether quietly."""
+        """What is said of a scheduler that is there: that it has no keys, what it does not do; and whether quietly."""
         seen = self._sight.seen
         if seen is None or seen.snapshot is None or not seen.is_connected:
             return "", False
-        exposure = exposure_of(seen.snapshot.scheduler)
-        return ("", False) if exposure is None else (f"Insecure: {exposure.words}", exposure.is_quiet)
+        exposure, notice = exposure_of(seen.snapshot.scheduler), notice_of(seen.snapshot.scheduler)
+        said = [] if exposure is None else [(f"Insecure: {exposure.words}", exposure.is_quiet)]
+        if notice is not None:
+            said.append((notice.words[0].upper() + notice.words[1:], notice.is_quiet))
+        return ". ".join(words for words, _ in said), bool(said) and all(is_quiet for _, is_quiet in said)
 
     def _past(self) -> dict[str, list[float]]:
         columns = self._sight.history.columns()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scaler.monitor.blocks import blocks, panel
 from scaler.monitor.formats import clipped, count, duration, inert, moment, size, width
 from scaler.monitor.insecure import exposure_of
+from scaler.monitor.notices import notice_of
 from scaler.monitor.output import place_of
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.tables import OBJECTS, TABLES
@@ -121,14 +122,20 @@ def _wrapped(words: list[str], columns: int) -> list[str]:
 def _status(looking: Looking, seen: Seen, columns: int, now: float) -> Line:
     """What has to be said: nothing, most of the time. However long the filter is, it hides nothing that is wrong."""
     line: Line = []
-    exposure = exposure_of(seen.snapshot.scheduler) if seen.is_connected and seen.snapshot is not None else None
+    scheduler = seen.snapshot.scheduler if seen.is_connected and seen.snapshot is not None else None
+    exposure = exposure_of(scheduler) if scheduler is not None else None
+    notice = notice_of(scheduler) if scheduler is not None else None
     is_filtered = bool(looking.is_typing or looking.text)
+    is_exposed, is_wrong = (each is not None and not each.is_quiet for each in (exposure, notice))
     if not seen.is_connected:
         line.append((f"no scheduler since {moment(seen.since, now)}", ALERT))
-    elif exposure is not None and not is_filtered:
+    elif not is_filtered and exposure is not None and (notice is None or (is_exposed and not is_wrong)):
         return [(exposure.line(columns), DIM if exposure.is_quiet else ALERT)]
-    elif exposure is not None and not exposure.is_quiet:
+    elif is_exposed:
         line.append(("insecure", ALERT))
+    if notice is not None and (is_wrong or not is_filtered):
+        line += [("  ", PLAIN)] if line else []
+        line.append((notice.shorter if is_filtered else notice.words, DIM if notice.is_quiet else ALERT))
     if is_filtered:
         line += [("  ", PLAIN)] if line else []
         line.append((f"filter: {inert(looking.text)}", TITLE))
