@@ -17,11 +17,11 @@ from support import no_descriptor_stays
 from scaler.scheduler.core.explaining import Reason
 
 #: runs of each mix; of those that take longest, less
-FEW = 8
+FEW = 6
 FEWER = {
     "stores": 2, "disks": 2, "swarm": 4, "schedulers alone": 2, "leaving": 5, "leaving and faults": 5, "durable": 4,
     "durable and faults": 4, "shared journal": 3, "copied journal": 3, "copied journal and stopped workers": 3,
-    "unwaited": 3, "unwaited and faults": 4, "missed clients": 4,
+    "unwaited": 3, "unwaited and faults": 2, "missed clients": 4, "one by one": 4,
 }  # fmt: skip
 MANY = int(os.environ.get("SCALER_SIM_RUNS", "60"))
 SEED = os.environ.get("SCALER_SIM_SEED")
