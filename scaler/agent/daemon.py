@@ -48,7 +48,7 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
-from scaler.protocol.messages import Hello
+from scaler.protocol.messages import BalanceResponse, Hello
 from scaler.protocol.unsendable import OF_TASKS, send_instead
 from scaler.serialize.versions import packages
 from scaler.transport import (
@@ -70,9 +70,6 @@ logger = logging.getLogger("scaler.agent")
 WALLTIME_PARTS = 4
 #: bytes of a greeting that are kept free for what is known later
 LATER_BYTES = 1024
-#: seconds for which a host that is about to go, and has no rows, but results, waits for a scheduler where nothing
-#: listens: another one may be started in the place of one that was killed
-RETURN_SECONDS = 2.0
 #: what the documents call it; objects are released by reference counting, so nothing waits for it
 OBJECT_RETENTION_SECONDS = 3600
 
@@ -133,8 +130,6 @@ class Daemon:
                 self.loop.on_signal(getattr(signal, config.preemption_signal), self._take_notice)
         if zygote is not None and config.preemption_url is not None:
             watch_for_notice(config.preemption_url, self.loop, self._take_first_notice)
-        #: since when nothing listens where the scheduler was, seconds; None: something does, or others may lead
-        self._gone_since: float | None = None
         #: no worker has started yet, and none may be able to: the scheduler is not looked for
         self._is_unproven = zygote is not None and config.preload is not None
         #: no worker can start any more: it ends
@@ -207,9 +202,6 @@ class Daemon:
                 if attempts.are_over(time.monotonic()):
                     self.failure = self._impatience(str(error))
                     break
-                is_there = isinstance(error, (ConnectionTimeout, HandshakeRefused)) or self._candidates.others
-                if self._gone_since is None and not is_there:
-                    self._gone_since = time.monotonic()
                 if self._troubles.is_news(str(error)):
                     logger.warning("%s; trying until it is there", error)
                 time.sleep(attempts.next_pause(time.monotonic()))
@@ -222,7 +214,7 @@ class Daemon:
         made = next(iter(self._connecting.take()), None)
         if made is None:
             return
-        self._connection, self._gone_since = made, None
+        self._connection = made
         if self._initiator.welcome is None and self._shell.widen_store(self._address):
             self._initiator.introduce(data=self._shell.store[2])
         self._shell.introduced()
@@ -321,13 +313,11 @@ class Daemon:
 
     @property
     def _is_lonely(self) -> bool:
-        """Nobody is there to drain to, or will be in time, and nothing runs here."""
-        if self._initiator.is_open:
+        """Nobody is there to drain to, and nothing is here that a scheduler has to hear of."""
+        initiator = self._initiator
+        if initiator.is_open:
             return False
-        if self._initiator.welcome is None or self._shell.has_nothing:
-            return True
-        gone = self._gone_since
-        return gone is not None and time.monotonic() >= gone + RETURN_SECONDS and not self._shell.has_rows
+        return initiator.welcome is None or not (self._shell.may_be_missed or initiator.has_unsaid(BalanceResponse))
 
     def _take_first_notice(self) -> None:
         """The end of this host was announced, perhaps by others as well."""
@@ -366,7 +356,9 @@ class Daemon:
         if self._shell.failure is not None and not self.is_unfit:
             self._end_unfit(self._shell.failure)
         if self._is_announced and self._is_lonely and not self._shell.stopped:
-            logger.info("ClusterProcess: nothing runs on this host, and its scheduler is gone: it ends")
+            logger.info(
+                "ClusterProcess: this host has nothing that anybody may want, and its scheduler is gone: it ends"
+            )
             self.loop.stop()
         if self._shell.stopped:
             self.loop.stop()

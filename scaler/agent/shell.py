@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
+from scaler.agent.core import leaving
 from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.core.events import (
     Effect,
@@ -133,15 +134,9 @@ class AgentShell:
         self._loop.soon()
 
     @property
-    def has_nothing(self) -> bool:
-        """Nobody would miss this host: it has no rows, no objects, and no results that may have to be said again."""
-        state = self._state
-        return not (self.has_rows or state.objects.count) and state.unsettled.is_empty
-
-    @property
-    def has_rows(self) -> bool:
-        """Rows run here, or are to."""
-        return bool(self._state.queued or self._state.running)
+    def may_be_missed(self) -> bool:
+        """Something is here that somebody may still want."""
+        return leaving.may_be_missed(self._state)
 
     @property
     def is_nearly_idle(self) -> bool:

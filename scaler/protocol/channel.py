@@ -59,6 +59,11 @@ class Channel:
         return len(self._unacked)
 
     @property
+    def kept(self) -> Iterator[Message]:
+        """The messages that the other side has not confirmed, in order."""
+        return (message for _, message, _ in self._unacked)
+
+    @property
     def sent(self) -> int:
         """How many messages were sent so far: the seq of the last one."""
         return self._next - 1

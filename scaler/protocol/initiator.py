@@ -265,6 +265,10 @@ class Initiator:
         seq, ack = self._channel.stamp(message)
         return Envelope(seq, ack, message) if self.state is State.OPEN else None
 
+    def has_unsaid(self, kind: type[Message]) -> bool:
+        """Messages of a kind were sent that the scheduler may not have."""
+        return any(isinstance(message, kind) for message in self._channel.kept)
+
     def replace(self, envelope: Envelope, message: Message) -> Envelope:
         """What can't be sent is not said again, but this message in its place; how that is to be sent."""
         self._channel.replace(envelope.seq, message)

@@ -122,12 +122,9 @@ def test_a_second_signal_ends_a_draining_host_at_once(daemons, tmp_path):
     assert not future.done()
 
 
-def test_a_draining_host_that_runs_nothing_ends_when_its_scheduler_is_gone(daemons):
+def test_a_draining_host_that_has_nothing_ends_when_its_scheduler_is_gone(daemons):
     daemons.start_scheduler()
     going = daemons.start_agent(1, "--drain-grace", "60")
-    client = daemons.client()
-    array = client.submit(np.ones, NUMBERS)  # what the host has goes with it
-    array.result(20)
     going.signal(signal.SIGSTOP)
     going.signal(signal.SIGTERM)
     daemons.scheduler.signal(signal.SIGTERM)
@@ -137,29 +134,39 @@ def test_a_draining_host_that_runs_nothing_ends_when_its_scheduler_is_gone(daemo
     assert "the time to drain is over" not in going.text
 
 
-def test_a_draining_host_finishes_what_it_runs_though_its_scheduler_is_gone(daemons, tmp_path):
-    begun, goes_on = tmp_path / "begun", tmp_path / "goes_on"
+def test_a_draining_host_finishes_what_it_runs_though_its_scheduler_is_gone_and_tells_the_next_one(daemons, tmp_path):
+    begun, goes_on, log = tmp_path / "begun", tmp_path / "goes_on", tmp_path / "executions"
+
+    def make():
+        with open(log, "a") as file:
+            file.write("x\n")
+        return np.ones(NUMBERS)
 
     def work():
         begun.touch()
         while not goes_on.exists():
             pass
         goes_on.unlink()
+        return "done once"
 
-    daemons.start_scheduler()
+    daemons.start_scheduler("--heartbeat-interval", "0.2")
     going = daemons.start_agent(1, "--drain-grace", "60")
     client = daemons.client()
-    kept = client.submit(work)
+    array, kept = client.submit(make), client.submit(work)
     until(begun.exists)
     going.signal(signal.SIGTERM)
     going.says("this host drains")
     daemons.scheduler.signal(signal.SIGKILL)
     going.says("trying until it is there")
     goes_on.touch()
-    assert going.ends(10) == 0
-    assert not goes_on.exists()
-    assert "the time to drain is over" not in going.text
-    del kept
+    until(lambda: not goes_on.exists(), "the task to end")
+    daemons.start_scheduler("--heartbeat-interval", "0.2")
+    daemons.start_agent(1)  # it takes the array over
+    assert going.ends(20) == 0
+    assert "nothing left to do" in going.text
+    assert kept.result(20) == "done once"
+    assert array.result(20).sum() == NUMBERS
+    assert counted(log) == 1
 
 
 def test_tasks_are_cancelled_by_name_function_and_client(daemons):

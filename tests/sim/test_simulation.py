@@ -21,7 +21,7 @@ FEW = 6
 FEWER = {
     "stores": 2, "disks": 2, "swarm": 4, "schedulers alone": 2, "leaving": 5, "leaving and faults": 5, "durable": 4,
     "durable and faults": 4, "shared journal": 3, "copied journal": 3, "copied journal and stopped workers": 3,
-    "unwaited": 3, "unwaited and faults": 2, "missed clients": 4, "one by one": 4,
+    "leaving and schedulers": 3, "unwaited": 3, "unwaited and faults": 2, "missed clients": 4, "one by one": 4,
 }  # fmt: skip
 MANY = int(os.environ.get("SCALER_SIM_RUNS", "60"))
 SEED = os.environ.get("SCALER_SIM_SEED")

@@ -4,8 +4,19 @@ import pytest
 from simulator.scripted import FakeAgent
 
 from scaler.agent.core import events as ae
+from scaler.agent.core.leaving import may_be_missed
 from scaler.protocol.codes import Leaving, Wish
-from scaler.protocol.messages import BalanceResponse, Drain, Heartbeat, TaskResult
+from scaler.protocol.messages import (
+    KEEP,
+    BalanceResponse,
+    Drain,
+    Heartbeat,
+    ObjectRelease,
+    Settled,
+    TaskResult,
+    u32,
+    u64,
+)
 from scaler.worker_protocol import messages as wm
 
 
@@ -104,6 +115,34 @@ def test_a_host_begins_to_drain_before_its_walltime_is_over() -> None:
     fake.now = 60.0
     fake.handle(ae.Tick())
     assert has_ended(fake)
+
+
+def test_what_somebody_may_want_of_a_host_is_rows_results_that_are_not_settled_and_stored_values() -> None:
+    fake = FakeAgent(1)
+    client = 1
+    assert not may_be_missed(fake.core.state)
+    fake.give(10, 0, 1, client=client)
+    assert may_be_missed(fake.core.state)
+    fake.finish(0)
+    assert may_be_missed(fake.core.state)
+    fake.tell(Settled(u32([client]), u64([1])))
+    assert not may_be_missed(fake.core.state)
+    fake.give(20, 0, 1, client=client)
+    (key,) = fake.makes(0)
+    fake.tell(Settled(u32([client]), u64([2])))
+    assert may_be_missed(fake.core.state)
+    fake.tell(ObjectRelease(u32([key[0]]), u64([key[1]])))
+    assert not may_be_missed(fake.core.state)
+
+
+def test_results_that_are_kept_until_their_batch_is_over_may_be_wanted_until_then() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1, client=1, flags=KEEP)
+    fake.finish(0)
+    fake.tell(Settled(u32([1]), u64([1])))
+    assert may_be_missed(fake.core.state)
+    fake.tell(Settled(over_clients=u32([1]), over_batches=u64([10])))
+    assert not may_be_missed(fake.core.state)
 
 
 @pytest.mark.parametrize("first", [Drain(Wish.DRAIN), None])

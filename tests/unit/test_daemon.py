@@ -10,6 +10,7 @@ from scaler.agent.host_store import HostStore
 from scaler.agent.limits import limits_of
 from scaler.config import AgentConfig, OptionError
 from scaler.errors import ConnectionFailed
+from scaler.protocol.messages import BalanceResponse
 from scaler.transport import Address, Security
 
 
@@ -47,6 +48,39 @@ def daemon_of(**options) -> Daemon:
     except OptionError:
         store.close()
         raise
+
+
+class Session:
+    """A session with a scheduler that is gone."""
+
+    is_open = False
+    welcome: object = "welcome"
+    unsaid: tuple[type, ...] = ()
+
+    def has_unsaid(self, kind: type) -> bool:
+        return kind in self.unsaid
+
+
+class Shell:
+    """Of a host that may have something."""
+
+    may_be_missed = False
+
+
+def test_a_host_whose_end_was_announced_waits_for_a_scheduler_only_with_what_somebody_may_want() -> None:
+    daemon = daemon_of()
+    session, shell, closed = Session(), Shell(), daemon._shell
+    daemon._initiator, daemon._shell = session, shell  # type: ignore[assignment]
+    assert daemon._is_lonely
+    shell.may_be_missed = True
+    assert not daemon._is_lonely
+    session.welcome = None  # nobody knows of it
+    assert daemon._is_lonely
+    session.welcome, session.unsaid, shell.may_be_missed = "welcome", (BalanceResponse,), False
+    assert not daemon._is_lonely
+    session.unsaid, session.is_open = (), True  # the scheduler says when it is over
+    assert not daemon._is_lonely
+    closed.close()
 
 
 def test_an_error_that_nobody_expected_ends_an_agent_that_can_not_connect(monkeypatch: pytest.MonkeyPatch) -> None:

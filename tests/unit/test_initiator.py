@@ -105,6 +105,16 @@ def test_a_session_that_goes_on_says_again_what_was_lost_and_what_was_said_meanw
     assert session.send(BalanceRequest(6)) == Envelope(6, 1, BalanceRequest(6))
 
 
+def test_it_is_known_what_the_scheduler_may_not_have() -> None:
+    session = opened()
+    assert not session.has_unsaid(BalanceRequest)
+    session.send(BalanceRequest(1))
+    assert session.has_unsaid(BalanceRequest)
+    assert not session.has_unsaid(Refused)
+    hear(session, BalanceRequest(2), seq=1, ack=1)
+    assert not session.has_unsaid(BalanceRequest)
+
+
 def test_a_scheduler_that_says_it_has_what_was_not_sent_is_left() -> None:
     session = opened()
     session.send(BalanceRequest(1))

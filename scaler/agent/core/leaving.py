@@ -4,6 +4,9 @@ It goes because somebody told the scheduler, because its end was announced (a si
 over. The scheduler says when nothing is left to do. Whoever was told by others than the scheduler ends at the latest
 when its time is over, with what runs: such losses are no strike against rows, since the scheduler knew.
 
+With its scheduler gone it waits for the next one, which has to hear of all that is here; with nothing that anybody
+may want (`may_be_missed`) it need not. Whoever knows whether there is a connection decides that.
+
 A task that waits for other rows may wait for such as no other agent can run: while there is one, as many rows are kept
 as could run.
 """
@@ -100,6 +103,11 @@ def next_wake(state: HostState) -> float:
     if departure.reason in (Leaving.NOT, Leaving.TOLD):
         return min(departure.drain_at, departure.until)
     return math.inf if departure.is_over else departure.until
+
+
+def may_be_missed(state: HostState) -> bool:
+    """Something is here that somebody may still want: rows, stored values, or how rows ended that may not be known."""
+    return bool(state.queued or state.running or len(state.objects.index)) or state.unsettled.has_results
 
 
 def take_limit(state: HostState, event: Limited) -> None:

@@ -108,6 +108,11 @@ class UnsettledResults:
         """Nothing is kept."""
         return not (self._kept or self._retried or any(of_client.unsettled for of_client in self._clients.values()))
 
+    @property
+    def has_results(self) -> bool:
+        """Something is kept of how rows ended."""
+        return any(self._kept.values()) or any(of_client.unsettled for of_client in self._clients.values())
+
     def say_again(self, held: dict[Key, set[int]], stored: Container[Key], full: int = FULL) -> list[TaskResult]:
         """All that another scheduler has to be told, which counts messages anew; each `full` of bytes at most.
 

@@ -55,6 +55,7 @@ class Mix:
     #: agents that somebody drains, perhaps to think better of it; agents whose end is announced, and comes
     drain_agent: float = 0.0
     announce_agent: float = 0.0
+    graces: tuple[float, ...] = (0.0, 0.05, 1.0, 10.0)
     #: chance that an agent has a walltime
     walltime: float = 0.0
     #: how often a row may be lost
@@ -255,6 +256,17 @@ MIXES = {
         ),
         Mix("threads", threads=0.3, wild=0.3),
         Mix("leaving", drain_agent=3, announce_agent=1.5, walltime=0.3, local_agent=False, wild=0.0, retries_on_loss=1),
+        Mix(
+            "leaving and schedulers",
+            drain_agent=1,
+            announce_agent=4,
+            graces=(60.0,),
+            kill_scheduler=4,
+            local_agent=False,
+            wild=0.0,
+            full=0.0,
+            without=frozenset({"cancels", "timeouts", "memory"}),
+        ),
         Mix(
             "leaving and faults",
             drain_agent=2,
@@ -465,8 +477,7 @@ class Faults:
         hosts = self._leavers()
         if hosts:
             host = self._world.random.choice(hosts)
-            grace = self._world.random.choice((0.0, 0.05, 1.0, 10.0))
-            host.announce(grace)
+            host.announce(self._world.random.choice(self._cluster.mix.graces))
 
     def _lose_file(self) -> None:
         """Somebody removes a file of a store: not the store itself, and nobody is told."""

@@ -5,10 +5,11 @@ from typing import Any
 
 from scaler.agent.core import events as ev
 from scaler.agent.core.agent_core import AgentCore
+from scaler.agent.core.leaving import may_be_missed
 from scaler.agent.state.memory import AgentLimits
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Established
-from scaler.protocol.messages import Message, ObjectFetch, Task, TaskRunning
+from scaler.protocol.messages import BalanceResponse, Message, ObjectFetch, Task, TaskRunning
 from scaler.worker_protocol import messages as wm
 from simulator.agent_mirror import AgentMirror
 from simulator.checks import check_agent, require
@@ -59,6 +60,8 @@ class Host(Process):
         #: chance that a worker ends while it starts
         self.bad_starts = 0.0
         self._timer_wish: float | None = None
+        #: it got SIGTERM, and has not ended
+        self._is_announced = False
         #: of a local cluster: what happened in it since the last `gather`
         self.seen: list[Any] = []
         #: when its batch system ends it
@@ -82,8 +85,9 @@ class Host(Process):
         line.introduce(leaving=int(self.core.state.departure.reason))
 
     def announce(self, grace: float) -> None:
-        """SIGTERM, and SIGKILL later; as the daemon, it drains only if there is somebody to drain to."""
+        """SIGTERM, and SIGKILL later."""
         self.world.note(self.name, f"SIGTERM, {grace} s")
+        self._is_announced = True
         self.tell(ev.Leave(grace))
         self.world.after(grace + 0.2, self._is_ended)
 
@@ -142,8 +146,19 @@ class Host(Process):
                 world.boundary(self.role, self)
                 self.line.send(message)
             world.boundary(self.role, self)
+        if self._is_announced and self._is_lonely:
+            self._is_announced = False
+            world.after(1e-4, self._leaves)
         if self._timer_wish is None:
             self._wish(world.now + 1.0)
+
+    @property
+    def _is_lonely(self) -> bool:
+        """Like that of the daemon: there is nobody to drain to, and no need."""
+        line = self.line
+        if line.is_open:
+            return False
+        return line.welcome is None or not (may_be_missed(self.core.state) or line.has_unsaid(BalanceResponse))
 
     def heard(self, message: Any) -> list[Any]:
         """Like that of the shell: what its core is told when the scheduler has said something."""

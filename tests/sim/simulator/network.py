@@ -223,6 +223,10 @@ class Line:
         """What is said now is sent now."""
         return self._initiator.is_open
 
+    def has_unsaid(self, kind: type[Message]) -> bool:
+        """Messages of a kind may not have come."""
+        return self._initiator.has_unsaid(kind)
+
     def introduce(self, **changes: Any) -> None:
         """Say otherwise who this is from the next Hello on."""
         self._initiator.introduce(**changes)
