@@ -21,7 +21,7 @@ from scaler.common import at_exit, interrupts
 from scaler.errors import ClientClosed, ConnectionFailed, ShutdownRefused
 from scaler.protocol.messages import ClientClear, ClientShutdown, DisconnectRequest
 
-#: seconds that `disconnect` and `shutdown` wait for an answer
+#: seconds that `disconnect` waits for an answer, and `shutdown` for one of a scheduler that is there
 ANSWER_TIMEOUT = 5.0
 #: seconds that leaving waits for one if the program was interrupted
 INTERRUPTED_TIMEOUT = 0.5
@@ -101,14 +101,22 @@ class Lifetime:
             )
 
     def shut_down(self, scheduler: str) -> None:
-        """End the whole cluster, and leave. Raises `ShutdownRefused`, `ConnectionFailed` naming the scheduler."""
+        """End the whole cluster, and leave. Raises `ShutdownRefused`, `ConnectionFailed` naming the scheduler.
+
+        While there is no scheduler it waits for the next one, which is asked again, as long as one is looked for.
+        """
         self._liveness.check()
         self._io_thread.step_aside()
         self._stored_results.fetch_all(FETCH_TIMEOUT)
         self._reply.expect(is_to_goodbye=False)
         self._driver.tell(ev.Request(ClientShutdown()))
-        if not self._reply.wait(ANSWER_TIMEOUT):
-            raise ConnectionFailed(f"the scheduler at {scheduler} did not answer the request to shut down")
+        was_there = self._driver.is_connected
+        while not self._reply.wait(ANSWER_TIMEOUT):
+            is_there = self._driver.is_connected
+            if was_there and is_there:
+                raise ConnectionFailed(f"the scheduler at {scheduler} did not answer the request to shut down")
+            was_there = is_there
+        self._liveness.check_connection()
         if self._reply.refusal is not None:
             raise ShutdownRefused(self._reply.refusal)
         self._leave()

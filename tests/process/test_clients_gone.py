@@ -170,7 +170,7 @@ def test_they_end_as_well_if_it_is_killed_while_no_scheduler_is_there(daemons, s
     daemons.scheduler.ends(5)
     script.signal(signal.SIGKILL)
     daemons.start_scheduler(*QUICK)
-    daemons.scheduler.says("goes on with [1-9][0-9]* rows")
+    daemons.scheduler.says("is here, with [1-9][0-9]* rows")
     until(lambda: " 0 rows, 0 queued, 0 at agents" in daemons.state(), "tasks of nobody to end")
 
 
@@ -188,7 +188,7 @@ def test_but_what_tasks_of_another_cluster_have_submitted_goes_on_at_the_next_sc
     daemons.scheduler.signal(signal.SIGKILL)
     daemons.scheduler.ends(5)
     daemons.start_scheduler(*QUICK)
-    daemons.scheduler.says("goes on with [1-9][0-9]* rows")
+    daemons.scheduler.says("is here, with [1-9][0-9]* rows")
     assert visiting.result(30) == [2 * x for x in range(20)]
     home.disconnect()
 

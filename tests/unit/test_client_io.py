@@ -24,6 +24,7 @@ from scaler.client.io.polling import ConnectionPoller
 from scaler.client.io.reply import Reply
 from scaler.client.io.wakeup import Wakeup
 from scaler.client.io.watching import IS_POSSIBLE, Watcher
+from scaler.client.lifetime import Lifetime
 from scaler.client.liveness import Liveness
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ScalerError
 from scaler.protocol.codec import decode, encode
@@ -286,6 +287,44 @@ def test_a_refused_shutdown_is_told_with_its_reason():
     reply.arrive(ShutdownResponse(False, "protected"))
     assert reply.wait(0)
     assert reply.refusal == "protected"
+
+
+@pytest.mark.parametrize(
+    ("there", "failure", "said"),
+    [
+        ([True, True], None, "did not answer"),
+        ([True, False, False, True, True], None, "did not answer"),
+        ([False, False], ConnectionFailed("nobody came back"), "nobody came back"),
+        ([True, False, True], None, None),
+    ],
+)
+def test_the_end_of_a_cluster_is_waited_for_while_there_is_no_scheduler_or_a_new_one(there, failure, said):
+    looks, liveness, left = deque(there), Liveness(), []
+
+    class Replies(Reply):
+        def wait(self, timeout: float) -> bool:
+            if not looks:
+                liveness.failure = failure
+            return not looks
+
+    class Driver:
+        tell = abandon = staticmethod(lambda *events: left.append(events) or [])
+        is_connected = property(lambda self: looks.popleft())
+
+    class Other:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *arguments: None
+
+    other: Any = Other()
+    lifetime = Lifetime(Driver(), liveness, other, other, other, Replies(), other)  # type: ignore[arg-type]
+    if said is None:
+        lifetime.shut_down("tcp://here")
+    else:
+        with pytest.raises(ConnectionFailed, match=said):
+            lifetime.shut_down("tcp://here")
+    assert not looks
+    assert liveness.is_closed is (said is None)
+    liveness.is_closed = True
 
 
 def test_a_thread_that_steps_aside_is_replaced_and_what_it_waits_for_comes(start):

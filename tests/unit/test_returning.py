@@ -25,6 +25,7 @@ from scaler.protocol.messages import (
     ClientDeparture,
     ClientIntroduction,
     ClientReturn,
+    ClientShutdown,
     Command,
     DisconnectRequest,
     Heartbeat,
@@ -40,6 +41,7 @@ from scaler.protocol.messages import (
     Query,
     QueryResult,
     Settled,
+    ShutdownResponse,
     Spans,
     StoreRequest,
     Task,
@@ -52,7 +54,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core import mail, roots
-from scaler.scheduler.core.returning import BRIEF, LOOK, PATIENCE, REPEATING
+from scaler.scheduler.core.returning import BRIEF, LOOK, PATIENCE, REPEATING, TOGETHER
 from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING
 from scaler.scheduler.state.root_records import Fate
 from scaler.scheduler.state.validate import validate
@@ -121,12 +123,30 @@ def agent_back(fake: FakeScheduler, *said: Any, number: int = AGENT) -> None:
     fake.say(number, *said)
 
 
+def test_a_cluster_that_is_ended_as_all_come_back_waits_a_moment_for_its_agents() -> None:
+    fake = FakeScheduler(protected=False)
+    agent_back(fake, inventory())
+    back(fake, ClientShutdown(), agents=())
+    assert [answer.accepted for answer in fake.heard(CLIENT, ShutdownResponse)] == [True]
+    assert not fake.heard(AGENT, ClientShutdown)
+    fake.wait(TOGETHER / 2)
+    fake.say(CLIENT, DisconnectRequest())
+    agent_back(fake, inventory(), number=OTHER)
+    assert not fake.heard(OTHER, ClientShutdown)
+    fake.wait(TOGETHER / 2)
+    assert [len(fake.heard(agent, ClientShutdown)) for agent in (AGENT, OTHER)] == [1, 1]
+    assert any(isinstance(effect, se.Stop) for effect in fake.effects)
+
+
 # ---- rows ------------------------------------------------------------------------------------------------------------
 def test_rows_stay_where_they_are_and_the_others_run(fake: FakeScheduler) -> None:
     back(fake, task(10, 6, ended=u32([0, 1])))
     agent_back(fake, inventory((10, 1, 3)))
     assert place_of(fake, 10)[:3] == [2, 16 + AGENT, 16 + AGENT]
     assert fake.placed(AGENT) == [(10, 3, 5)]  # as many as it may have while nobody knows how long they take
+    assert (
+        f"client {CLIENT} (client-{CLIENT}) is here, with 5 rows" in fake.log
+    )  # which a durable job that is new says, too
     fake.report(AGENT, CLIENT, result(10, 1, 3))
     assert ended_rows(fake) == [(10, 1, 3)]
 

@@ -30,6 +30,7 @@ from scaler.protocol.messages import (
     VALUES_LIST,
     ClientClear,
     ClientReturn,
+    ClientShutdown,
     DisconnectRequest,
     DisconnectResponse,
     Heartbeat,
@@ -38,6 +39,7 @@ from scaler.protocol.messages import (
     ObjectRelease,
     ObjectRequest,
     ObjectResponse,
+    ShutdownResponse,
     Spans,
     StoreOffers,
     StoreRequest,
@@ -210,6 +212,16 @@ def test_a_client_that_was_leaving_says_only_goodbye_to_a_new_scheduler() -> Non
     session.do(ev.Request(DisconnectRequest()))
     assert [type(message) for message in session.anew()] == [DisconnectRequest]
     assert isinstance(session.hear(DisconnectResponse())[0], ev.RequestAnswered)
+
+
+def test_a_cluster_that_is_to_end_is_told_so_by_the_next_scheduler_until_one_has_answered() -> None:
+    session = Session()
+    session.submit(task(10, 1))
+    session.do(ev.Request(ClientShutdown()))
+    assert [type(message) for message in session.anew()] == [Task, ClientShutdown]
+    assert [type(message) for message in session.taken_over()][-1] is ClientShutdown
+    assert isinstance(session.hear(ShutdownResponse(False, "protected"))[0], ev.RequestAnswered)
+    assert [type(message) for message in session.anew()] == [Task]
 
 
 def test_a_cancellation_names_only_rows_that_have_not_ended() -> None:

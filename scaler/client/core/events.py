@@ -120,7 +120,7 @@ class Claim:
 
 @record
 class Request:
-    """Send a message that is not kept: a goodbye, a shutdown, a clear, a question about stores."""
+    """Send a goodbye, a shutdown, a clear, a question about stores. Only the first two are said to a next scheduler."""
 
     message: DisconnectRequest | ClientShutdown | ClientClear | StoreRequest | ObjectRequest
 

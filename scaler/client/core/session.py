@@ -41,6 +41,7 @@ from scaler.protocol.messages import (
     GRAPH,
     ClientClear,
     ClientReturn,
+    ClientShutdown,
     DisconnectRequest,
     DisconnectResponse,
     Heartbeat,
@@ -87,6 +88,8 @@ class SessionCore:
         self._is_returning = False
         #: a goodbye was said
         self._is_leaving = False
+        #: the cluster was asked to end, and the scheduler has not answered
+        self._is_shutting_down = False
         #: of objects and rows, which are numbered together
         self._next_id = 1
         #: seconds between heartbeats; None until the scheduler has said
@@ -118,7 +121,7 @@ class SessionCore:
             StoreOffers: lambda m: [StoreAnswered(m)],
             HeartbeatEcho: self._echo,
             DisconnectResponse: lambda m: [RequestAnswered(m)],
-            ShutdownResponse: lambda m: [RequestAnswered(m)],
+            ShutdownResponse: self._shutdown_response,
         }
 
     def take_ids(self, count: int) -> int:
@@ -206,6 +209,8 @@ class SessionCore:
                 told += self._repeat()
         elif type(event.message) is DisconnectRequest:
             self._is_leaving = True
+        elif type(event.message) is ClientShutdown:
+            self._is_shutting_down = True
         return [*told, Transmit(event.message)]
 
     def _cancel(self, event: Cancel) -> list[Effect]:
@@ -257,6 +262,11 @@ class SessionCore:
         self.generation += not event.returned
         if self._is_leaving:
             return [Transmit(DisconnectRequest())]
+        told = self._introduce_again(event)
+        return [*told, Transmit(ClientShutdown())] if self._is_shutting_down else told
+
+    def _introduce_again(self, event: Welcomed) -> list[Effect]:
+        """What a scheduler that forgot this client has to know as long as that does not leave."""
         if event.returned:
             self.objects.forget_requests()
             return [] if self._is_silenced else self._repeat()
@@ -298,6 +308,10 @@ class SessionCore:
             self.objects.request(object_id)
             effects.append(ProvideObject(object_id))
         return effects
+
+    def _shutdown_response(self, message: ShutdownResponse) -> list[Effect]:
+        self._is_shutting_down = False
+        return [RequestAnswered(message)]
 
     def _echo(self, message: HeartbeatEcho) -> list[Effect]:
         self.workers = message.workers

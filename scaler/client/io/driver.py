@@ -195,6 +195,11 @@ class SessionDriver:
         return self._line.quiet(now) > QUIET_HEARTBEATS * max(1.0, self.welcome.heartbeat)
 
     @property
+    def is_connected(self) -> bool:
+        """What is said now is sent now. A guess: takes no lock."""
+        return not self._line.is_lost
+
+    @property
     def is_lone(self) -> bool:
         """Exactly one row is under way, and nothing is queued. A guess: takes no lock."""
         return not self.is_awake and self.session.pending.is_lone_row and not self.session.holding.is_on

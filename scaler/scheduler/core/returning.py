@@ -39,6 +39,8 @@ PATIENCE = 10.0
 BRIEF = 1.0
 #: seconds after which it is looked whether they still listen where they did; and looked again
 LOOK = 1.0
+#: seconds in which all come that look for a scheduler since the first of them has come: they try twice a second
+TOGETHER = 1.0
 #: seconds of silence after which a client is given up that has not said all again; it may be writing objects again
 REPEATING = 60.0
 #: what a client is answered at once
@@ -60,6 +62,7 @@ def join_client(
             _drop(state, out, number, agent)
     if hello.number != number:
         return
+    _note_first(state)
     expected = {n for n in hello.agents if n in returning.agents or n not in state.agents}
     named = dict(zip(hello.agents, hello.whereabouts or [""] * len(hello.agents), strict=True))
     returning.clients[number] = ReturningClient(
@@ -74,8 +77,15 @@ def join_agent(state: ClusterState, agent: AgentRecord, hello: Hello) -> None:
     Clients that don't know that it may have something of them don't wait for it.
     """
     if hello.number == agent.number:
+        _note_first(state)
         state.returning.agents.add(agent.number)
         agent.load.is_full = True
+
+
+def _note_first(state: ClusterState) -> None:
+    """Somebody has come back."""
+    if state.returning.coming_until == -math.inf:
+        state.returning.coming_until = state.now + TOGETHER
 
 
 def check_first(state: ClusterState, agent: AgentRecord, message: Message) -> None:

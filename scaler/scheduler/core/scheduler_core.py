@@ -141,6 +141,8 @@ class SchedulerCore:
         self._out = out = Outgoing(self.stories, limits.max_message_bytes)
         self._worklist = Worklist(state, out, limits.retries_on_loss)
         self._next_check: float | None = None
+        #: a client has ended the cluster
+        self._is_ending = False
         #: when the last `WakeAt` was for
         self._wake: float | None = None
         self._of_client: dict[type[Message], Callable[[ClientRecord, Any], list[Move] | None]] = {
@@ -229,7 +231,9 @@ class SchedulerCore:
                 self._out.ask_back(agent.number, request)
         if state.monitors:
             self._publish()
-        if self._next_check is None or self._next_check != self._wake or state.monitors:
+        if self._is_ending:
+            self._end_all()
+        if self._next_check is None or self._next_check != self._wake or state.monitors or self._is_ending:
             self._plan_wake()
         effects = self._out.flush(state)
         if self._out.unsendable:
@@ -418,7 +422,7 @@ class SchedulerCore:
             except Exception as error:
                 self._blame(number, "work of another scheduler", error)
                 continue
-            self._out.log("INFO", f"client {number} ({client.name}) goes on with {client.outstanding} rows")
+            self._out.log("INFO", f"client {number} ({client.name}) is here, with {client.outstanding} rows")
         returning.tell_of_waiting(state, self._out)
         returning.look_for_missing(state, self._out)
 
@@ -462,13 +466,15 @@ class SchedulerCore:
     # ---- time ------------------------------------------------------------------------------------------------------
     def _plan_wake(self) -> None:
         state = self.state
-        if not state.clients and not state.agents and not state.monitors:
+        if not (state.clients or state.agents or state.monitors or self._is_ending):
             self._next_check = self._wake = None
             return
         if self._next_check is None:
             self._next_check = state.now + min(self._limits.client_timeout, self._limits.agent_timeout) / 4
             self._hasten_check()
         wake = min(self._next_check, watching.next_due(state)) if state.monitors else self._next_check
+        if self._is_ending:
+            wake = min(wake, state.returning.coming_until)
         if wake != self._wake:
             self._wake = wake
             self._out.effects.append(WakeAt(wake))
@@ -578,7 +584,15 @@ class SchedulerCore:
             self._out.send(client.number, ShutdownResponse(False, reason))
             return
         self._out.send(client.number, ShutdownResponse(True, ""))
-        for number in self.state.agents:
+        self._is_ending = True
+
+    def _end_all(self) -> None:
+        """A client has ended the cluster: so do agents that are here, or are about to come back."""
+        state = self.state
+        if state.now < state.returning.coming_until:
+            return
+        self._is_ending = False
+        for number in state.agents:
             self._out.send(number, ClientShutdown())
         self._out.effects.append(Stop())
 

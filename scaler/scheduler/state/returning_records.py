@@ -62,6 +62,8 @@ class ReturningPeers:
     absent: dict[int, float] = field(default_factory=dict)
     #: when all agents are here that come from another scheduler, seconds; infinite before anybody has come
     settled: float = math.inf
+    #: until when those may come that look for a scheduler since the first who came back does, seconds
+    coming_until: float = -math.inf
     #: durable jobs can't come yet, and any client that did not may be one of them
     residents_due: bool = False
     #: number of an agent that came too late -> (client, batch) -> rows [lo, hi) that it had, is to end, and has not
