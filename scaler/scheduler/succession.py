@@ -399,7 +399,7 @@ class Succession:
                 self._roster.follow(report.roster, report.version)
                 self._next_beat = now
             if report.yields and not self._is_ending:
-                self._lead(now, "it was asked to")
+                self._lead(now, "it was asked to", is_planned=True)
 
     def lose_partner(self, now: float, said_goodbye: bool) -> None:
         """Its connection closed; or it said that it does not stand by any more.
@@ -595,12 +595,13 @@ class Succession:
         mine, other = (self.term, self._roster.version), (term_of(report.epoch), report.version)
         return mine > other or (mine == other and self.address < report.address)
 
-    def _lead(self, now: float, why: str, asks: bool = True, electors: int = 0) -> None:
+    def _lead(self, now: float, why: str, asks: bool = True, electors: int = 0, is_planned: bool = False) -> None:
         self.leads, self.term, self._electors, self._told_time = True, self.term + 1, electors, now
         self._told_of_pair, self._refuses_since = None, None
         self._votes.clear()
         self._roster.lead(now)
-        self.wishes.append(Log("WARNING", f"Scheduler: leads from now on, in term {self.term}: {why}"))
+        level = "INFO" if is_planned else "WARNING"
+        self.wishes.append(Log(level, f"Scheduler: leads from now on, in term {self.term}: {why}"))
         self._announce()
         self.wishes.append(KeepJobs(True, asks))
         counts = len(self._roster.settled)
