@@ -6,6 +6,7 @@ No work makes the thread end: whoever waits for an answer would wait for good. W
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import threading
@@ -13,12 +14,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from scaler.common.process_limits import words_of
+
+logger = logging.getLogger("scaler")
+
 Work = TypeVar("Work")
 Done = TypeVar("Done")
 
 
 class SideThread(Generic[Work, Done]):
-    """`put`, `take` and `close` are for the loop's thread; `tell` and `next_if` for what does the work."""
+    """`tell` and `next_if` are for what does the work, the rest is for the loop's thread."""
 
     def __init__(
         self,
@@ -42,21 +47,47 @@ class SideThread(Generic[Work, Done]):
         for each in (self._wake_reader, self._wake_writer):
             os.set_blocking(each, False)
         self._thread: threading.Thread | None = None
+        #: the log has said that there can be no thread
+        self._is_missed = False
 
     def fileno(self) -> int:
         """Readable when there is something to take."""
         return self._wake_reader
 
-    def put(self, work: Work) -> None:
-        """Have something done, after what was wanted before. Does not block. RuntimeError if there is no thread."""
+    @property
+    def has_begun(self) -> bool:
+        """There is a thread, or was."""
+        return self._thread is not None
+
+    def begin(self) -> None:
+        """Have a thread, if there is none yet. RuntimeError if there can be none."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             thread.start()
             self._thread = thread
+
+    def put(self, work: Work) -> None:
+        """Have something done, after what was wanted before. Does not block. RuntimeError if there is no thread."""
+        self.begin()
         self._work.put(work)
+
+    def put_by(self, work: Work) -> None:
+        """Have something done as soon as there is a thread: each `take` tries to have one, and the log says so once."""
+        self._work.put(work)
+        self._try_to_begin()
+
+    def _try_to_begin(self) -> None:
+        try:
+            self.begin()
+        except RuntimeError as error:
+            if not self._is_missed:
+                self._is_missed = True
+                logger.warning("%s waits for a thread: %s; trying until there is one", self._name, words_of(error))
 
     def take(self) -> list[Done]:
         """What was told."""
+        if self._thread is None and not (self._work.empty() or self.is_closing.is_set()):
+            self._try_to_begin()
         if self._wake_reader >= 0:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake_reader, 4096)

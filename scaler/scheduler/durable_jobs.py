@@ -89,6 +89,8 @@ class DurableJobs:
         self._is_unsaid = False
         #: when the journal is tried again that somebody else writes, seconds; and what the log has said last of it
         self._due: float | None = None
+        #: whether the partner is to be asked then for a newer copy, if that may be
+        self._asks = False
         self._complained = ""
         #: until when whoever asks for jobs may wait for that; 0: it was not tried yet
         self._brief_until = 0.0
@@ -136,7 +138,7 @@ class DurableJobs:
     def attend(self, now: float) -> None:
         """Time has passed, something is on disk, or the partner has said something."""
         if self._due is not None and now >= self._due:
-            self.keep(True, now)
+            self.keep(True, now, self._asks)
         if self._opening is not None:
             self._attend_to_opening(now)
         if self._jobs is not None and self._loop.ready.pop(self._jobs, self) is None:
@@ -205,7 +207,7 @@ class DurableJobs:
         if copies.follower is not None:
             self._loop.forget(copies.follower.fileno())
         opener = self._opener = self._opener or self._shell.new_opener()
-        self._opening, self._since = copies.begin(now, asks), now
+        self._opening, self._since, self._asks = copies.begin(now, asks), now, asks
         opener.begin(self._opening)
         opener.wait(BLINK)
         self._attend_to_opening(now)

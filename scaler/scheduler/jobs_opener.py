@@ -131,7 +131,7 @@ class JobsOpener:
     def begin(self, opening: Opening) -> None:
         """See `Opener`."""
         self._opening = opening
-        self._thread.put(opening)
+        self._thread.put_by(opening)
 
     def wait(self, seconds: float) -> None:
         """See `Opener`."""
@@ -149,6 +149,8 @@ class JobsOpener:
         if self._opening is not None:
             self._opening.abandon()
         if self._thread.close(ENDING):
+            if self._opening is not None and not self._thread.has_begun:
+                self._opening.discard()
             for opened in self._thread.take():
                 _close(opened.opening, opened.jobs)
 

@@ -1095,6 +1095,30 @@ def test_one_whose_copy_was_removed_does_not_lead_with_none_as_if_it_had_all(tmp
     copies.close()
 
 
+@pytest.mark.parametrize("lease", [0.0, 99.0])
+def test_a_copy_that_could_not_be_looked_at_is_as_it_was_when_it_can_be(tmp_path, monkeypatch, lease):
+    def no_descriptor(directory):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    kept(tmp_path, partner="a", follows=True)
+    succession = Succession("tcp://b:1", 5, "tcp://a:1", stands_by=True)
+    succession.hear_partner(PartnerReport(0, False, "tcp://a:1", 0, False, u64(), False), 100.0)
+    copies = Copies(tmp_path, succession)
+    copies.follow()._taking._lease = lease
+    with monkeypatch.context() as patched:
+        patched.setattr(Directory, "history", no_descriptor)
+        opening = copies.begin(100.0, asks=True)
+        with pytest.raises(OSError, match="open files"):
+            opening.run()
+        opening.discard()
+        copies.opened(opening, 100.0)
+    journal, logs = opened(copies, 101.0, asks=True)
+    assert copies.is_held is (lease == 0.0)
+    assert any("has all that counts" in text for text in logs) is (lease > 0.0)
+    assert (journal is None) is copies.is_held
+    copies.close()
+
+
 def test_one_that_is_elected_in_step_says_until_when_that_holds(tmp_path):
     kept(tmp_path, partner="a", follows=True)
     succession = Succession("tcp://b:1", 5, "tcp://a:1", stands_by=True)

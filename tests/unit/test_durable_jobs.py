@@ -130,6 +130,48 @@ def test_a_disk_that_hangs_is_named_once_and_jobs_are_kept_when_it_answers(rest)
     assert rest.jobs.journal is not None
 
 
+def test_without_a_thread_the_journal_is_opened_when_there_can_be_one(rest, monkeypatch, caplog):
+    refusals, start = [], threading.Thread.start
+
+    def refuse(thread):
+        if len(refusals) < 3:
+            refusals.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    rest.answers.set()
+    rest.succeed(100.0)
+    rest.attend_until(101.0, lambda: rest.lodged)
+    assert len(refusals) == 3
+    (line,) = [record.getMessage() for record in caplog.records if "thread" in record.getMessage()]
+    assert line.startswith("scaler-opening waits for a thread: can't start new thread: no more processes or threads")
+
+
+def test_an_opening_for_which_there_was_no_thread_lets_go_of_what_it_has(rest, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    follower = rest.copies.follow()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        rest.succeed(100.0)
+        rest.jobs.close()
+    assert follower.fileno() < 0, "it is closed"
+
+
+def test_what_was_known_of_a_copy_is_known_when_it_could_not_be_opened_at_first(rest):
+    """It was never whole: the partner, which has led, has more."""
+    rest.copies.follow()
+    rest.failures.append(OSError(24, "Too many open files"))
+    rest.answers.set()
+    rest.jobs.keep(True, 100.0, asks=True)
+    rest.attend_until(100.0, lambda: rest.lines)
+    rest.attend_until(100.0 + JOURNAL_PAUSE, lambda: rest.copies.is_held or rest.lodged)
+    assert rest.copies.is_held
+    assert "may have a newer copy" in rest.awaited[0]
+
+
 def test_what_is_not_open_yet_is_not_handed_over(rest):
     rest.succeed(100.0)
     succession = rest.succession

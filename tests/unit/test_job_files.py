@@ -441,6 +441,18 @@ def test_a_directory_that_can_not_be_made_is_said_in_one_line(tmp_path):
     made.close()
 
 
+def test_without_a_thread_no_directory_is_begun_with(tmp_path, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    made = ResultFiles(str(tmp_path / "results"), str(tmp_path))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(ResultsError, match="large results can't be looked after: can't start new thread"):
+            made.begin("", False)
+    made.close()
+
+
 def test_a_thread_reads_lists_and_removes(tmp_path):
     made = ResultFiles(str(tmp_path / "results"), str(tmp_path))
     identity = made.begin("", False)

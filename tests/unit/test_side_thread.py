@@ -47,6 +47,36 @@ def test_a_thread_that_could_not_be_started_is_started_for_the_next(thread, monk
     assert taken(thread, 1) == [2]
 
 
+def test_work_that_may_wait_for_a_thread_is_done_when_there_can_be_one_and_the_log_says_so_once(
+    thread, monkeypatch, caplog
+):
+    def fail(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        thread.put_by(1)
+        thread.put_by(2)
+        assert thread.take() == []
+        assert not thread.has_begun
+    assert taken(thread, 2) == [1, 2]
+    (line,) = caplog.messages
+    assert line.startswith("scaler-test waits for a thread: can't start new thread")
+
+
+def test_one_that_never_had_a_thread_ends_with_what_waits(monkeypatch):
+    def fail(_):
+        raise RuntimeError("can't start new thread")
+
+    thread: SideThread[int, int] = SideThread("scaler-test", print, print)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        thread.put_by(1)
+    assert thread.close(0)
+    assert thread.take() == []
+    assert not thread.has_begun
+
+
 def test_what_fits_is_done_together_and_the_rest_later():
     groups, may_begin = [], threading.Event()
 

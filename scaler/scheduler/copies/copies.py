@@ -73,6 +73,8 @@ class Copies:
         #: until when whoever asks for jobs may wait for that
         self._brief_until: float | None = None
         self.follower: Follower | None = None
+        #: a copy was made here that could not be looked at when it was to be used: whether it was in step then
+        self._unseen: bool | None = None
         self._route: Route | None = None
         #: when the other one is asked for its copy; None: it was, and has answered, or there is nobody to ask
         self._ask_at: float | None = None
@@ -92,7 +94,8 @@ class Copies:
         is another copy.
         """
         succession, follower = self._succession, self.follower
-        is_in_step = follower is not None and follower.is_in_step(now)
+        in_step = self._unseen if follower is None else follower.is_in_step(now)
+        is_in_step = bool(in_step)
         if is_in_step and follower is not None and not succession.hands_out:
             succession.sure_until = follower.in_step_until
         known = Known(
@@ -101,6 +104,7 @@ class Copies:
             succession.hears_partner(now),
             may_hold,
             self._must_ask,
+            in_step is not None,
             is_in_step,
             self.is_held and not self._is_newest,
         )
@@ -112,6 +116,7 @@ class Copies:
     def opened(self, opening: Opening, now: float) -> None:
         """What came of it, if it is not known to be discarded: a journal that can be used, or is held back."""
         self._route, self._hands_over = None, False
+        self._unseen = opening.known.in_step if opening.is_unseen else None
         self.journal, self.is_held, self._must_ask = opening.journal, opening.is_held, opening.must_ask
         if self.journal is not None and self.is_held:
             self._brief_until = now + GRACE
@@ -124,7 +129,7 @@ class Copies:
 
     def follow(self) -> Follower:
         """Make a copy of what the other one writes."""
-        self.follower = self._open_follower(self._path)
+        self.follower, self._unseen = self._open_follower(self._path), None
         return self.follower
 
     @property

@@ -138,7 +138,7 @@ class Follower:
             else:
                 if isinstance(wish, ev.Look):
                     self._stream = wish.stream
-                self._thread.put(_Task(self._stream, self._partner, wish))
+                self._thread.put_by(_Task(self._stream, self._partner, wish))
         return found
 
     def close(self) -> bool:

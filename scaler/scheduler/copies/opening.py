@@ -37,7 +37,8 @@ class Known:
     #: it is to be held back if there is another copy; it is in any case
     may_hold: bool
     must_ask: bool
-    #: whatever counts is in the copy that was made here
+    #: a copy was made here since the journal was opened last; whatever counts is in it
+    has_followed: bool = False
     in_step: bool = False
     #: it was held back, nobody has said that there is no newer one, and it is to be used
     is_doubtful: bool = False
@@ -56,7 +57,7 @@ class Opening:
     ) -> None:
         """`journal`: it is held back, and locked. `follower` makes a copy there until now."""
         self.path = path
-        self._known = known
+        self.known = known
         self._open_journal = open_journal
         self._follower = follower
         self._is_abandoned = threading.Event()
@@ -64,19 +65,23 @@ class Opening:
         self.journal = journal
         self.is_held = False
         self.must_ask = known.must_ask
+        #: nobody has seen yet what the copy is that was made here
+        self.is_unseen = known.has_followed
         self.logs: list[Log] = []
 
     def run(self) -> CopiedJournal | None:
         """The journal, locked and to be read; None if it is held back. Raises `ScalerError`, and OSError."""
         if self._follower is not None:
             self._end_following(self._follower)
-        elif self._known.is_doubtful:
+        if self.is_unseen:
+            self._see_copy()
+        elif self.known.is_doubtful:
             self.logs.append(self._warning())
         self._see_whether_wanted()
         journal = self.journal
         if journal is None:
             journal = self.journal = CopiedJournal(self._open_journal(self.path))
-            if self.must_ask or (self._known.may_hold and journal.has_partner):
+            if self.must_ask or (self.known.may_hold and journal.has_partner):
                 journal.hold()
                 self.is_held = True
                 return None
@@ -90,25 +95,28 @@ class Opening:
             raise Abandoned(f"the disk of {self.path} has answered too late")
 
     def _end_following(self, follower: Follower) -> None:
-        """One that was made by following is not held back for a partner that is gone."""
         while not follower.close():  # its disk does not answer, and what it is at may still come there
             self._see_whether_wanted()
         self._follower = None
+
+    def _see_copy(self) -> None:
+        """One that was made by following is not held back for a partner that is gone."""
         history = Directory(self.path).history()
-        if self._known.in_step and history.turns:
+        if self.known.in_step and history.turns:
             self.logs.append(Log("INFO", f"Journal: the copy in {self.path} has all that counts"))
         elif not history.turns or history.partner:  # otherwise both write the same one, or nobody has another copy
-            if self._known.in_step:  # somebody has removed it, or its disk is not there, and an empty directory is
+            if self.known.in_step:  # somebody has removed it, or its disk is not there, and an empty directory is
                 text = f"Journal: the copy in {self.path} had all that counts, and is not there any more"
                 self.logs.append(Log("ERROR", text))
-            self.must_ask = self._known.asks and (self._known.hears or not history.follows)
+            self.must_ask = self.known.asks and (self.known.hears or not history.follows)
             if not self.must_ask:
                 self.logs.append(self._warning())
+        self.is_unseen = False
 
     def _warning(self) -> Log:
         """What is said when this copy is used though another one may be newer."""
         directory = Directory(self.path)
-        partner = directory.history().partner or self._known.partner
+        partner = directory.history().partner or self.known.partner
         since = directory.written_last()
         when = "" if since is None else time.strftime(", %Y-%m-%d %H:%M:%S,", time.localtime(since))
         text = (
@@ -126,3 +134,6 @@ class Opening:
         journal, self.journal, self.is_held = self.journal, None, False
         if journal is not None:
             journal.end()
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.close()

@@ -15,6 +15,7 @@ from collections import deque
 from pathlib import Path
 
 from scaler.common.patience import PATIENCE, SLOWEST
+from scaler.common.process_limits import words_of
 from scaler.common.side_thread import SideThread
 from scaler.errors import ScalerError
 from scaler.journal.directory import refusal, sync_directory, write_synced
@@ -82,6 +83,9 @@ class ResultFiles:
                 sync_directory(Path(self.directory))
             if not os.access(own, os.W_OK | os.X_OK):
                 raise PermissionError(0, "Permission denied")
+            self._thread.begin()
+        except RuntimeError as error:
+            raise ResultsError(f"large results can't be looked after: {words_of(error)}") from None
         except OSError as error:
             why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
             raise ResultsError(

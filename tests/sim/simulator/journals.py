@@ -300,7 +300,7 @@ class SimThread:
         """Of its wakeup."""
         return self._wakeup
 
-    def put(self, work: Any) -> None:
+    def put_by(self, work: Any) -> None:
         """Have something done, some time."""
         self._work.append(work)
         self._go_on()

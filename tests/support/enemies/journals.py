@@ -101,7 +101,7 @@ class AtOnce:
     def fileno(self) -> int:
         return -1
 
-    def put(self, work: Any) -> None:
+    def put_by(self, work: Any) -> None:
         self._work.append(work)
 
     def work(self) -> None:
