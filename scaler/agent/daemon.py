@@ -378,11 +378,8 @@ def _check_length(hello: Hello) -> None:
     """Raises `OptionError` for what no scheduler hears to its end. Addresses may be longer later, as the store's is."""
     size = sum(size_of(frame) for frame in encode(hello, 0, 0))
     if size > GREETING_BYTES - LATER_BYTES:
-        option, trouble, it = "capabilities", "are too many or too long", "them"
-        if len(hello.name) > size // 2:
-            option, trouble, it = "name", "is too long", "it"
-        said = f"a host that has {it} says {size:,} bytes of itself"
-        raise OptionError(option, f"{trouble}: {said}, and {GREETING_BYTES:,} are heard")
+        said = f"a host that has them says {size:,} bytes of itself"
+        raise OptionError("capabilities", f"are too many: {said}, and {GREETING_BYTES:,} are heard")
 
 
 def _open(store: HostStore, security: Security, scheduler: Address) -> None:
