@@ -6,10 +6,10 @@ import shlex
 import signal
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -22,6 +22,10 @@ from scaler.cli.parameters import config_option, parameter, source_of
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import OptionError, ProvisionConfig, from_plain_values, settings
 from scaler.errors import ScalerError
+
+if TYPE_CHECKING:
+    from scaler.provisioning.core.events import Event
+    from scaler.provisioning.provider import Provider
 
 #: words of a command line: as a list, or in one text as a shell takes them
 _WORDS = "agent_options"
@@ -110,13 +114,32 @@ def _provide(file: Path, wanted: ProvisionConfig, options: dict[str, Any], is_pr
         raise ProviderError(str(error)) from error
     import logging
 
-    logging.getLogger("scaler.provision").info("hosts of %s, tag %s", provider.describe(), wanted.tag)
+    described = _described(provider, wanted.provider, provisioner.tell)
+    logging.getLogger("scaler.provision").info("hosts of %s, tag %s", described, wanted.tag)
     for number in ending_signals():
         signal.signal(number, lambda _number, _frame: provisioner.tell(ev.End()))
     with told_in_log("Provisioner: it", ScalerError):
         code = provisioner.run()
     ignore_ending_signals()
     return code
+
+
+def _described(provider: Provider, name: str, tell: Callable[[Event], None]) -> str:
+    """What a provider says of itself; one that does not answer is asked on, as after any list that fails.
+
+    Raises `WrongSetup`.
+    """
+    from scaler.provisioning.core.events import ListFailed
+    from scaler.provisioning.errands import line
+    from scaler.provisioning.provider import ProviderError, WrongSetup
+
+    try:
+        return provider.describe()
+    except WrongSetup:
+        raise
+    except ProviderError as error:
+        tell(ListFailed(line(error)))
+        return f"{name}, which is asked until it answers"
 
 
 command = with_version(

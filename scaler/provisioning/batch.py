@@ -20,7 +20,7 @@ from typing import Any
 
 from scaler.config import LONGEST_LOOK, OptionError
 from scaler.provisioning.asking import job_environment
-from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, request_of
+from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, WrongSetup, request_of
 from scaler.provisioning.registry import Known, take
 
 #: options that all of these have
@@ -211,18 +211,21 @@ def filled(template: str, **names: object) -> str:
 def ask(
     command: Sequence[str], title: str, timeout: float, text: str = "", environment: dict[str, str] | None = None
 ) -> str:
-    """Run a command of the batch system `title`; what it printed. Blocks. Raises `ProviderError` in its own words."""
+    """Run a command of the batch system `title`; what it printed. Blocks. Raises `ProviderError` in its own words.
+
+    `WrongSetup` if it cannot be run at all.
+    """
     name = command[0]
     try:
         code, out, complaints = _run(command, text, environment, timeout)
     except FileNotFoundError:
-        raise ProviderError(
+        raise WrongSetup(
             f"there is no command {name} here: run this where {title}'s commands are, like its login node"
         ) from None
     except subprocess.TimeoutExpired:
         raise NoAnswer(f"{name} did not answer within {timeout:g} s") from None
     except OSError as error:
-        raise ProviderError(f"cannot run {name}: {error}") from error
+        raise WrongSetup(f"cannot run {name}: {error}") from error
     if code:
         words = " ".join((complaints or out).split()) or f"failed with {code} and no word"
         raise ProviderError(f"{name}: {words[:300]}")

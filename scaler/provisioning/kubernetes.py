@@ -19,7 +19,7 @@ from typing import Any
 from scaler.config import LONGEST_LOOK, OptionError
 from scaler.provisioning import kubernetes_key
 from scaler.provisioning.manifests import REQUEST, TAG, PodOptions, agent_pod
-from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
+from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, WrongSetup
 from scaler.provisioning.registry import Known, take
 from scaler.transport.security import KEY_FILE_VARIABLE, KEY_VARIABLE
 
@@ -27,6 +27,8 @@ logger = logging.getLogger("scaler.provision")
 
 #: seconds for which a pod that failed can be looked at
 KEPT = 600.0
+#: HTTP statuses of a server that knows who asks, or does not, and lets them do nothing
+_NOT_ALLOWED = (401, 403)
 
 OPTIONS: dict[str, Known] = {
     "image": (str, ""), "namespace": (str, "default"), "cpu": (str, ""), "memory": (str, ""),
@@ -171,8 +173,12 @@ class KubernetesProvider:
 
     def _is_refusal(self, error: BaseException | None) -> bool:
         """The server did not do what it was asked for, and said so."""
+        return 0 < self._status_of(error) < 500
+
+    def _status_of(self, error: BaseException | None) -> int:
+        """The HTTP status that the server answered with; 0 if it did not."""
         status = getattr(getattr(error, "response", None), "status_code", None)
-        return isinstance(error, self._kr8s.ServerError) and isinstance(status, int) and status < 500
+        return status if isinstance(error, self._kr8s.ServerError) and isinstance(status, int) else 0
 
     @contextlib.contextmanager
     def _words(self) -> Iterator[None]:
@@ -183,7 +189,9 @@ class KubernetesProvider:
             raise
         except Exception as error:
             words = " ".join(str(error).split()) or type(error).__name__
-            raise ProviderError(f"Kubernetes: {words[:300]}") from error
+            # credentials that cannot be found are a ValueError of kr8s
+            is_wrong = isinstance(error, ValueError) or self._status_of(error) in _NOT_ALLOWED
+            raise (WrongSetup if is_wrong else ProviderError)(f"Kubernetes: {words[:300]}") from error
 
     @contextlib.contextmanager
     def _unless(self, status: int) -> Iterator[None]:

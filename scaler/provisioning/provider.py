@@ -23,6 +23,10 @@ class ProviderError(ScalerError):
     """A system that hosts come from refused or did not answer; the text is its own, and what to do about it."""
 
 
+class WrongSetup(ProviderError):
+    """A system that cannot be used from here as this host and the options are: asking again later does not help."""
+
+
 class JobState(StrEnum):
     """What a provider says of a job."""
 
@@ -118,5 +122,8 @@ class Provider(Protocol):
         ...
 
     def describe(self) -> str:
-        """One line for people: "Slurm 22.05.8, partition debug"; raises `ProviderError` if the system is not there."""
+        """One line for people: "Slurm 22.05.8, partition debug"; raises `ProviderError` if the system is not there.
+
+        `scaler_provision` waits for one that is not there, and ends with any other error and with `WrongSetup`.
+        """
         ...

@@ -25,7 +25,7 @@ from typing import IO, Any
 from scaler.common import start_environment
 from scaler.common.attempts import growing_pause
 from scaler.provisioning import far_side
-from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
+from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, WrongSetup
 from scaler.provisioning.ssh_options import checked, command_line, hosts_of
 from scaler.transport.security import KEY_FILE_VARIABLE
 
@@ -142,7 +142,7 @@ class SshProvider:
         try:
             done = subprocess.run([self._options["ssh"], "-V"], capture_output=True, encoding="utf-8", timeout=10)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise ProviderError(f"cannot run {self._options['ssh']}: {error}") from error
+            raise WrongSetup(f"cannot run {self._options['ssh']}: {error}") from error
         version = (done.stderr or done.stdout).strip().partition(",")[0]
         return f"{version}, {len(self._hosts)} hosts"
 

@@ -6,12 +6,14 @@ import threading
 
 import pytest
 
+from scaler.cli import provision
 from scaler.config import ProvisionConfig
 from scaler.provisioning import provisioner as provisioners
 from scaler.provisioning.core import events as ev
 from scaler.provisioning.errands import Errands
-from scaler.provisioning.provider import HostTemplate, Job, JobState
+from scaler.provisioning.provider import HostTemplate, Job, JobState, WrongSetup
 from scaler.provisioning.provisioner import Provisioner
+from scaler.provisioning.registry import make_provider
 from scaler.transport import Security
 
 TEMPLATE = HostTemplate("work", 1, ("agent",))
@@ -138,3 +140,23 @@ def test_a_provider_that_does_not_answer_is_told_of_and_so_is_it_at_the_end(monk
     lines = [record.getMessage() for record in caplog.records if "has not answered" in record.getMessage()]
     assert lines[-1].startswith("jobs are left that did not end in 0.2 s: 1; the provider has not answered list() for")
     assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "timeout", "words"),
+    [
+        ("exec sleep 1000", 0.05, "squeue did not answer within 0.05 s"),
+        ("echo no controller >&2; exit 1", 20.0, "squeue: no controller"),
+    ],
+)
+def test_a_system_that_does_not_answer_at_the_start_is_asked_again_and_one_that_is_not_here_is_not(
+    script, timeout, words, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    provider, told = make_provider("slurm", {"timeout": timeout}), []
+    with pytest.raises(WrongSetup, match="there is no command squeue here"):
+        provision._described(provider, "slurm", told.append)
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "squeue").chmod(0o755)
+    assert provision._described(provider, "slurm", told.append) == "slurm, which is asked until it answers"
+    assert told == [ev.ListFailed(words)]
