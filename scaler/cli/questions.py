@@ -17,7 +17,7 @@ from scaler.errors import UnknownTask
 #: tasks that are shown unless more are asked for
 SHOWN = 1_000
 
-STATES = click.Choice(["waiting", "queued", "agent", "done"])
+STATES = click.Choice(["waiting", "queued", "agent", "done", "failed", "cancelled"])
 
 
 def _tasks(
@@ -36,7 +36,7 @@ def _tasks(
             lines = questions.task_lines(state or "", function, client, None if everything else limit + 1)
             shown = lines if everything else islice(lines, limit)
             if not as_json:
-                print(f"{'task':<20} {'state':<8} {'where':<20} function")
+                print(f"{'task':<20} {'state':<9} {'where':<20} function")
             for line in shown if as_json else _rows(shown):
                 print(line)
             if limit == SHOWN and next(lines, None) is not None:
@@ -57,7 +57,7 @@ def _rows(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         task = json.loads(line)
         host = filled(shown(str(task.get("host", ""))), 20)
-        yield f"{task['task']:<20} {task['state']:<8} {host} {shown(task['function'])}"
+        yield f"{task['task']:<20} {task['state']:<9} {host} {shown(task['function'])}"
 
 
 def _about(kind: str) -> Callable[..., int]:

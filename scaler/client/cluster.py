@@ -77,9 +77,9 @@ class ClusterQuestions:
     ) -> Iterator[Record]:
         """Tasks that have not ended, or others of whose batch have not, page by page as they are read.
 
-        `state`: waiting, queued, agent, done, or empty for any. It ends after `limit` of them, without a word; with
-        None there are all, however many. The session lasts until the last one is read or the iterator is closed; one
-        thread at a time may read it.
+        `state`: waiting, queued, agent, done, failed, cancelled, or empty for any. It ends after `limit` of
+        them, without a word; with None there are all, however many. The session lasts until the last one is read or the
+        iterator is closed; one thread at a time may read it.
         """
         if limit is not None and limit < 0:
             raise ValueError(f"limit has to be a number of tasks, not {limit}")

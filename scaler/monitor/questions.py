@@ -52,8 +52,8 @@ class Questions:
     ) -> Iterator[dict[str, Any]]:
         """Tasks that have not ended, or others of whose batch have not, in the order of their names.
 
-        `state`: waiting, queued, agent, done, or empty for any. Raises ValueError for another one, and for a `client`
-        that is no number of one.
+        `state`: waiting, queued, agent, done, failed, cancelled, or empty for any. Raises ValueError for another
+        one, and for a `client` that is no number of one.
         """
         for line in self.task_lines(state, function, client, limit):
             yield json.loads(line)

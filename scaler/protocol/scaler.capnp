@@ -241,7 +241,7 @@ struct Query {              # a question of a monitor; "output" goes on to an ag
   kind @1 :Text;            # "tasks", "explain", "story" or "output"
   client @2 :UInt32;        # whose; 0 for anybody's
   row @3 :UInt64;           # id, if it is about one row
-  state @4 :Text;           # "waiting", "queued", "agent", "done"; empty for any
+  state @4 :Text;           # "waiting", "queued", "agent", "done", "failed", "cancelled"; empty for any
   name @5 :Text;            # of the function; empty for any
   limit @6 :UInt32;         # lines of the answer, at most
   fromClient @7 :UInt32;    # where the page begins

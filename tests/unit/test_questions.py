@@ -8,7 +8,18 @@ from simulator.scripted import FakeScheduler, graph, hello, result, spans, task
 
 from scaler.errors import UnknownTask
 from scaler.monitor.questions import parse_task
-from scaler.protocol.messages import STORED, VALUES_EACH, Query, QueryResult, TaskBegun, TaskHold, TaskResult
+from scaler.protocol.messages import (
+    ERROR,
+    STORED,
+    VALUES_EACH,
+    Query,
+    QueryResult,
+    Spans,
+    TaskBegun,
+    TaskCancel,
+    TaskHold,
+    TaskResult,
+)
 from scaler.protocol.results import ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.explaining import Reason
@@ -129,6 +140,35 @@ def test_a_row_that_has_ended(fake: FakeScheduler) -> None:
     fake.say(client, task(10, 2))
     fake.report(agent, client, result(10, 0, 1))
     assert reason(fake, 10)[0] == Reason.ENDED
+
+
+def test_rows_that_failed_or_were_cancelled_are_not_called_done(fake: FakeScheduler) -> None:
+    agent, client = fake.agent(1), fake.client()
+    fake.say(client, task(10, 9), TaskCancel(spans(Spans, 0, (10, 3, 5), (10, 8, 9))))
+    fake.report(agent, client, result(10, 0, 1), result(10, 1, 2, outcome=ERROR))
+    _, lines = ask(fake, "tasks")
+    states = ["done", "failed", None, "cancelled", "cancelled", None, None, None, "cancelled"]
+    assert [line["state"] if line["state"] not in ("agent", "queued") else None for line in lines] == states
+    for word in ("done", "failed", "cancelled"):
+        found = [line["task"] for line in ask(fake, "tasks", state=word)[1]]
+        assert found == [f"{client}:{10 + row}" for row, state in enumerate(states) if state == word]
+    _, beyond = ask(fake, "tasks", state="cancelled", from_client=client, from_row=14)
+    assert [line["task"] for line in beyond] == [f"{client}:14", f"{client}:18"]
+    told = [ask(fake, kind, row)[1][0]["state"] for kind in ("explain", "story") for row in (10, 11, 13)]
+    assert told == ["done", "failed", "cancelled"] * 2
+    assert reason(fake, 13) == (Reason.ENDED, "it was cancelled")
+    assert reason(fake, 11) == (Reason.ENDED, "it has failed")
+
+
+def test_how_a_row_ended_is_known_when_its_batch_is_over(fake: FakeScheduler) -> None:
+    agent, client, other = fake.agent(1), fake.client(), fake.client()
+    fake.say(client, task(10, 1), task(20, 1), task(30, 1), TaskCancel(spans(Spans, 0, (30, 0, 1))))
+    fake.report(agent, client, result(10, 0, 1), result(20, 0, 1, outcome=ERROR))
+    fake.say(other, task(40, 1))
+    fake.lose(other)
+    assert ask(fake, "tasks")[1] == []
+    told = [ask(fake, "story", row)[1][0]["state"] for row in (10, 20, 30, 40)]
+    assert told == ["done", "failed", "cancelled", "cancelled"]
 
 
 def test_rows_of_a_client_that_does_not_read(fake: FakeScheduler) -> None:

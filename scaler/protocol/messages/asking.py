@@ -9,8 +9,8 @@ from scaler.protocol.messages.message import Message, require
 
 #: rows of an answer, at most
 MAX_PAGE = 2_000
-#: where a task can be
-TASK_STATES = ("waiting", "queued", "agent", "done")
+#: where a task can be, and how it can have ended
+TASK_STATES = ("waiting", "queued", "agent", "done", "failed", "cancelled")
 
 
 @record
@@ -25,7 +25,7 @@ class Query(Message):
     client: int = 0
     #: the row, if it is about one
     row: int = 0
-    #: waiting, queued, agent or done; empty: any
+    #: one of `TASK_STATES`; empty: any
     state: str = ""
     #: of the function; empty: any
     name: str = ""

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from scaler.protocol.messages import Query, QueryResult
 from scaler.scheduler.core.explaining import Reason, explain
-from scaler.scheduler.state.batch_records import DONE, Batch, is_called, place_name, row_name
+from scaler.scheduler.state.batch_records import Batch, is_called, row_name
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.views.story import Stories
@@ -52,7 +52,7 @@ def _unknown(state: ClusterState, query: Query) -> str:
 
 
 def _about(state: ClusterState, stories: Stories, query: Query, client: ClientRecord, batch: Batch, row: int) -> About:
-    told = _head(client.number, batch.id + row, batch.function.name, batch.place[row])
+    told = _head(client.number, batch.id + row, batch.function.name, batch.state_of(row))
     if query.kind == "explain":
         reason, lines = explain(state, client, batch, row)
         told |= {"reason": str(reason), "lines": lines}
@@ -61,10 +61,8 @@ def _about(state: ClusterState, stories: Stories, query: Query, client: ClientRe
     return told
 
 
-def _head(client: int, row: int, function: str, place: int) -> About:
-    return {
-        "v": SCHEMA, "task": f"{client}:{row}", "function": function, "client": client, "state": place_name(place),
-    }  # fmt: skip
+def _head(client: int, row: int, function: str, word: str) -> About:
+    return {"v": SCHEMA, "task": f"{client}:{row}", "function": function, "client": client, "state": word}
 
 
 def _ended(stories: Stories, query: Query) -> list[About]:
@@ -74,7 +72,7 @@ def _ended(stories: Stories, query: Query) -> list[About]:
         if query.client not in (0, client) or not is_called(function, query.name):
             continue
         lines = stories.of(client, batch, query.row - batch, lines=1_000)
-        told = _head(client, query.row, function, DONE)
+        told = _head(client, query.row, function, stories.ended_as(client, batch, query.row - batch))
         if query.kind == "explain":
             told |= {"reason": str(Reason.ENDED), "lines": ["it has ended", f"the last of its story: {lines[-1]}"]}
         else:

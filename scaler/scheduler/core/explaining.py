@@ -60,7 +60,8 @@ def explain(state: ClusterState, client: ClientRecord, batch: Batch, row: int) -
     if place != DONE and lineage is not None and row in lineage.recomputing:
         lines.append("it had ended, and is computed again because its stored value is lost and needed")
     if place == DONE:
-        return Explanation(Reason.ENDED, ["it has ended"])
+        ways = {"failed": "it has failed", "cancelled": "it was cancelled"}
+        return Explanation(Reason.ENDED, [ways.get(batch.state_of(row), "it has ended")])
     if place == WAITING:
         return Explanation(Reason.WAITS_FOR_VALUES, [*lines, *_missing(client, batch, row)])
     if place != QUEUED:

@@ -7,6 +7,7 @@ that column and what is counted along with it.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import field
@@ -31,6 +32,19 @@ class Place(IntEnum):
 
 
 WAITING, QUEUED, DONE, AGENT = (int(place) for place in Place)
+
+
+class Ending(IntEnum):
+    """How a row ended. One that its client has claimed ended there: it is done as well."""
+
+    DONE = 0
+    FAILED = 1
+    CANCELLED = 2
+
+
+#: rows in a column of endings that ended in one way: in any, and in each
+_RUNS = re.compile(rb"(.)\1*", re.DOTALL)
+_RUNS_OF = {ending: re.compile(re.escape(bytes((ending,))) + b"+") for ending in Ending}
 
 #: what a row asks of an agent: required capabilities, and how many slots it takes
 Demand = tuple[tuple[str, ...], int]
@@ -153,6 +167,8 @@ class Batch:
     kept_at: set[int] = field(default_factory=set)
     #: it was admitted by another scheduler before: its rows may be at agents though they wait for something here
     has_come_back: bool = False
+    #: an `Ending` for each row, of those that have not ended `DONE`; None while none failed or was cancelled
+    endings: bytearray | None = None
     #: None while nothing went wrong
     attempts: Attempts | None = None
     #: None while no value of its rows was stored
@@ -219,6 +235,35 @@ class Batch:
             end = self._end_of_run(lo, stop)
             spans.append((lo, end))
             lo = end
+
+    def end_as(self, lo: int, hi: int, ending: Ending) -> None:
+        """The rows [lo, hi) have ended, and not done; `transitions.py` alone says so."""
+        if self.endings is None:
+            self.endings = bytearray(self.rows)
+        self.endings[lo:hi] = bytes((ending,)) * (hi - lo)
+
+    def state_of(self, row: int) -> str:
+        """The word for where a row is, or for how it ended, as users read it."""
+        place = self.place[row]
+        if place == DONE and self.endings is not None:
+            return Ending(self.endings[row]).name.lower()
+        return place_name(place)
+
+    def ended_as(self, ending: Ending, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, int]]:
+        """The rows of [lo, hi), of all if not given, that ended in this way, as spans."""
+        for a, b in self.spans_in(DONE, lo, hi):
+            if self.endings is not None:
+                yield from (run.span() for run in _RUNS_OF[ending].finditer(self.endings, a, b))
+            elif ending == Ending.DONE:
+                yield a, b
+
+    def ends(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+        """The rows [lo, hi), which have ended, as spans whose rows ended in one way."""
+        if self.endings is None:
+            yield lo, hi
+            return
+        for run in _RUNS.finditer(self.endings, lo, hi):
+            yield run.span()
 
 
 #: one row of a batch

@@ -13,7 +13,7 @@ from enum import IntEnum
 from scaler.common.spans import SpanQueue
 from scaler.protocol.messages import u32
 from scaler.scheduler.state.agent_records import AgentRecord, Load
-from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, place_name
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, Ending, place_name
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import ClientCleared
@@ -90,6 +90,8 @@ TRANSITIONS: dict[tuple[str, str], tuple[Cause, ...]] = {
 _PLACED = int(Cause.PLACED)
 #: of rows that have ended as they should
 _FINISHING = (Cause.FINISHED, Cause.RETURNED)
+#: how rows have ended that have not as they should
+ENDINGS = {int(Cause.FAILED): Ending.FAILED, int(Cause.CANCELLED): Ending.CANCELLED}
 _KINDS = ("waiting", "queued", "done", "agent")
 _AT_AGENT = 3
 #: more than the greatest cause
@@ -172,6 +174,8 @@ def hold(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int) -> Non
 def end(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int) -> None:
     """Rows have ended."""
     _take_out(state, batch, lo, hi, DONE, DONE, cause)
+    if cause in ENDINGS:
+        batch.end_as(lo, hi, ENDINGS[cause])
     _count_ended(state, batch, hi - lo, cause)
 
 
@@ -190,6 +194,8 @@ def end_queued(state: ClusterState, batch: Batch, spans: list[tuple[int, int]], 
             column[lo] = DONE
         else:
             column[lo:hi] = u32([DONE]) * rows
+        if cause in ENDINGS:
+            batch.end_as(lo, hi, ENDINGS[cause])
         if facts.wanted:
             facts.tell((batch.client, batch.id, lo, hi, QUEUED, DONE, cause))
     batch.tally.queued -= total
@@ -240,6 +246,7 @@ def abandon(state: ClusterState, batch: Batch) -> list[tuple[int, int]]:
     for before, lo, hi in batch.runs():
         if before != DONE:
             unended.append((lo, hi))
+            batch.end_as(lo, hi, Ending.CANCELLED)
             if before == QUEUED:
                 batch.tally.queued -= hi - lo
             if state.facts.wanted:

@@ -207,6 +207,8 @@ def _places_of(batch: Batch, queued: list[tuple[int, int]]) -> Iterator[Finding]
         )
     if batch.left != batch.rows - count[DONE]:
         yield Finding(f"batch {batch.id}: {batch.left} rows left, places are {dict(count)}", batch.id)
+    if batch.endings is not None and any(batch.place[row] != DONE for row, end in enumerate(batch.endings) if end):
+        yield Finding(f"batch {batch.id}: rows have failed or were cancelled, and have not ended", batch.id)
     at = {place - AGENT: rows for place, rows in count.items() if place >= AGENT}
     if at != batch.at:
         yield Finding(f"batch {batch.id}: rows at agents are {at}, counted {batch.at}", batch.id)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Ending
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import (
     BatchAdmitted,
@@ -22,7 +22,7 @@ from scaler.scheduler.state.cluster_facts import (
     RowsMoved,
     WorkerDied,
 )
-from scaler.scheduler.state.transitions import Cause
+from scaler.scheduler.state.transitions import ENDINGS, Cause
 
 #: facts that are kept
 KEPT = 20_000
@@ -54,6 +54,18 @@ class Stories:
         told = [fact for _, facts in self._steps for fact in facts if isinstance(fact, BatchAdmitted)]
         known = {(f.client, f.batch): f.name for f in told if f.batch <= row < f.batch + f.rows}
         return [(*key, name) for key, name in known.items()]
+
+    def ended_as(self, client: int, batch: int, row: int) -> str:
+        """How a row ended whose batch is over: as its last move says; without a move to an end, with its client."""
+        word = "cancelled"
+        for _, facts in self._steps:
+            for fact in facts:
+                if type(fact) is tuple:
+                    moved: Any = fact
+                    if moved[1] == batch and moved[0] == client and moved[2] <= row < moved[3]:
+                        ended = moved[5] == DONE
+                        word = ENDINGS.get(moved[6], Ending.DONE).name.lower() if ended else "cancelled"
+        return word
 
     def of(self, client: int, batch: int, row: int, lines: int = LINES) -> list[str]:
         """What happened to a row, a line each, oldest first, the middle left out if there are more than `lines`.

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaler.protocol.messages import Query
-from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, place_name
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, Ending
 from scaler.scheduler.state.cluster import ClusterState
 
 #: of the lines
 SCHEMA = 1
 #: rows that are looked at for one page, at most: a page may have fewer rows than it could, or none, and not be the last
 LOOKED_AT = 20_000
-_PLACES = {"waiting": WAITING, "queued": QUEUED, "done": DONE}
+_PLACES = {"waiting": WAITING, "queued": QUEUED}
+_ENDINGS = {ending.name.lower(): ending for ending in Ending}
 
 
 class Page(NamedTuple):
@@ -60,12 +61,17 @@ def page(state: ClusterState, query: Query) -> Page:
 
 
 def _spans(batch: Batch, state: str, lo: int) -> Iterator[tuple[int, int]]:
-    """Rows in this state from `lo`, in spans of one place."""
+    """Rows in this state from `lo`, in spans of one place, and of rows that ended in one way."""
     if state in _PLACES:
         yield from batch.spans_in(_PLACES[state], lo)
         return
+    if state in _ENDINGS:
+        yield from batch.ended_as(_ENDINGS[state], lo)
+        return
     for place, a, b in batch.runs(lo):
-        if not state or place >= AGENT:
+        if place == DONE and not state:
+            yield from batch.ends(a, b)
+        elif not state or place >= AGENT:
             yield a, b
 
 
@@ -85,6 +91,6 @@ def _lines(state: ClusterState, batch: Batch, head: str, lo: int, hi: int) -> li
     if place >= AGENT:
         agent = state.agents[place - AGENT]
         where = f', "agent": {agent.number}, "host": {json.dumps(agent.name)}'
-    tail = f', "state": "{place_name(place)}"{where}}}'
+    tail = f', "state": "{batch.state_of(lo)}"{where}}}'
     client = batch.client
     return [f'{head}, "task": "{client}:{row_id}"{tail}' for row_id in range(batch.id + lo, batch.id + hi)]

@@ -328,7 +328,7 @@ _BY_NAME: dict[str, Way] = {
     "copying": _one_of(*map(str, m.Copying)),
     "bodies": lambda drawn: drawn._bodies(),
     "kind": _one_of("tasks", "explain", "story"),
-    "state": _one_of("", "waiting", "queued", "agent", "done"),
+    "state": _one_of("", "waiting", "queued", "agent", "done", "failed", "cancelled"),
     "bandwidth": _one_of(0.0, 1.0, 1e17, 1e-300, 1e10),
 }
 #: by what is in a field's type; the first that is

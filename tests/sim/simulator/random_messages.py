@@ -210,7 +210,7 @@ def settled(draw: Any) -> m.Settled:
 
 
 def queries() -> Any:
-    states = st.sampled_from(["", "waiting", "queued", "agent", "done"])
+    states = st.sampled_from(["", "waiting", "queued", "agent", "done", "failed", "cancelled"])
     kinds = st.sampled_from(["tasks", "explain", "story"])
     return st.builds(m.Query, U64, kinds, U32, U64, states, TEXT, st.integers(1, m.MAX_PAGE), U32, U64)
 
