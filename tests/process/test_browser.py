@@ -159,7 +159,7 @@ def test_what_is_long_stays_within_its_page():
 
 #: of the line about keys: what it says, whether it is seen, its colours, what of it is cut off
 LINE = """
-const line = document.querySelector("#insecure"), style = getComputedStyle(line);
+const line = document.querySelector("#notice"), style = getComputedStyle(line);
 const beyond = line.scrollWidth - line.clientWidth;
 return [line.textContent, line.checkVisibility(), style.color, style.backgroundColor, beyond];
 """

@@ -173,22 +173,22 @@ def test_every_page_says_of_a_scheduler_without_keys_that_it_has_none(snapshot, 
     seen = Seen(replace(snapshot, view=replace(snapshot.view, scheduler=scheduler)), True, 100.0, "")
     for page in PAGES:
         sight = Sight()
-        assert LivePage(Document(), page, View(page.path), sight).cells()["status"]["insecure"] == [""]
+        assert LivePage(Document(), page, View(page.path), sight).cells()["status"]["notice"] == [""]
         sight.see(seen)
         status = LivePage(Document(), page, View(page.path), sight).cells()["status"]
-        (words,) = status["insecure"]
+        (words,) = status["notice"]
         assert words.startswith("Insecure: whoever ")
         assert address in words
         assert "start it without --insecure" in words
-        assert (status["insecure_is_quiet"], status["banner"]) == ([is_quiet], [""])
+        assert (status["notice_is_quiet"], status["banner"]) == ([is_quiet], [""])
         said = replace(scheduler, trouble="1 of 3 agents are heard")
         sight.see(Seen(replace(snapshot, view=replace(snapshot.view, scheduler=said)), True, 0.0, "", 2))
         status = LivePage(Document(), page, View(page.path), sight).cells()["status"]
-        assert status["insecure"] == [f"{words}. Nothing is handed out: 1 of 3 agents are heard"]
-        assert status["insecure_is_quiet"] == [False]
-        assert '<div id="insecure" role="status" hidden></div>' in html(page, View(page.path), [], "", "1", {})
+        assert status["notice"] == [f"{words}. Nothing is handed out: 1 of 3 agents are heard"]
+        assert status["notice_is_quiet"] == [False]
+        assert '<div id="notice" role="status" hidden></div>' in html(page, View(page.path), [], "", "1", {})
         sight.see(replace(seen, is_connected=False))  # nobody can do anything there any more
-        assert LivePage(Document(), page, View(page.path), sight).cells()["status"]["insecure"] == [""]
+        assert LivePage(Document(), page, View(page.path), sight).cells()["status"]["notice"] == [""]
 
 
 def test_a_wrong_query_is_not_said():

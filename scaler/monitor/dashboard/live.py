@@ -125,13 +125,13 @@ class LivePage:
         self._set_status(banner, headline(snapshot), snapshot.number, found.parts, note, clock)
 
     def _set_status(self, banner: str, line: str, number: int, parts: int, note: str = "", clock: str = "") -> None:
-        insecure, is_quiet = self._insecure()
+        notice, is_quiet = self._notice()
         _set(self._status, {
             "banner": [banner], "headline": [line], "number": [number], "parts": [parts], "note": [note],
-            "clock": [clock], "insecure": [insecure], "insecure_is_quiet": [is_quiet],
+            "clock": [clock], "notice": [notice], "notice_is_quiet": [is_quiet],
         })  # fmt: skip
 
-    def _insecure(self) -> tuple[str, bool]:
+    def _notice(self) -> tuple[str, bool]:
         """What is said of a scheduler that is there: that it has no keys, what it does not do; and whether quietly."""
         seen = self._sight.seen
         if seen is None or seen.snapshot is None or not seen.is_connected:

@@ -55,7 +55,7 @@ def html(
         f'<script type="application/json" id="page">{_json(data)}</script></head><body>',
         _head(page, view),
         '<div id="banner" role="alert" hidden></div>',
-        '<div id="insecure" role="status" hidden></div><main>',
+        '<div id="notice" role="status" hidden></div><main>',
         *(['<section class="cards">', *(_pairs(card) for card in page.cards), "</section>"] if page.cards else []),
         '<section class="plots">', *(f'<div class="card plot" id="{name}"></div>' for name in shown), "</section>",
         *([_heat(view)] if page.heat else []),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from scaler.monitor.blocks import blocks, panel
 from scaler.monitor.formats import clipped, count, duration, inert, moment, size, width
 from scaler.monitor.insecure import exposure_of
@@ -119,30 +122,43 @@ def _wrapped(words: list[str], columns: int) -> list[str]:
     return out
 
 
+class _Said(NamedTuple):
+    """Something that has to be said: as much as there is of it, and in how few words before others."""
+
+    whole: Line
+    short: Line
+    #: nothing is wrong: it is said if there is nothing else to say
+    is_quiet: bool = False
+
+
 def _status(looking: Looking, seen: Seen, columns: int, now: float) -> Line:
     """What has to be said: nothing, most of the time. However long the filter is, it hides nothing that is wrong."""
+    said = [*_sayings(looking, seen, columns, now)]
+    said = [each for each in said if not each.is_quiet] or said[-1:]
     line: Line = []
-    scheduler = seen.snapshot.scheduler if seen.is_connected and seen.snapshot is not None else None
-    exposure = exposure_of(scheduler) if scheduler is not None else None
-    notice = notice_of(scheduler) if scheduler is not None else None
-    is_filtered = bool(looking.is_typing or looking.text)
-    is_exposed, is_wrong = (each is not None and not each.is_quiet for each in (exposure, notice))
+    for each in said[:-1]:
+        line += [*each.short, ("  ", PLAIN)]
+    return line + said[-1].whole if said else line
+
+
+def _sayings(looking: Looking, seen: Seen, columns: int, now: float) -> Iterator[_Said]:
+    """All that there is to say, in this order."""
     if not seen.is_connected:
-        line.append((f"no scheduler since {moment(seen.since, now)}", ALERT))
-    elif not is_filtered and exposure is not None and (notice is None or (is_exposed and not is_wrong)):
-        return [(exposure.line(columns), DIM if exposure.is_quiet else ALERT)]
-    elif is_exposed:
-        line.append(("insecure", ALERT))
-    if notice is not None and (is_wrong or not is_filtered):
-        line += [("  ", PLAIN)] if line else []
-        line.append((notice.shorter if is_filtered else notice.words, DIM if notice.is_quiet else ALERT))
-    if is_filtered:
-        line += [("  ", PLAIN)] if line else []
-        line.append((f"filter: {inert(looking.text)}", TITLE))
-        line.append(("_  (Enter: done, Esc: all)" if looking.is_typing else "  (Esc: all)", DIM))
-    elif not seen.is_connected and seen.reason:
-        line.append((f" ({inert(seen.reason)})", DIM))
-    return line
+        since = (f"no scheduler since {moment(seen.since, now)}", ALERT)
+        yield _Said([since, (f" ({inert(seen.reason)})" if seen.reason else "", DIM)], [since])
+    elif seen.snapshot is not None:
+        scheduler = seen.snapshot.scheduler
+        exposure, notice = exposure_of(scheduler), notice_of(scheduler)
+        if exposure is not None:
+            style = DIM if exposure.is_quiet else ALERT
+            yield _Said([(exposure.line(columns), style)], [("insecure", style)], exposure.is_quiet)
+        if notice is not None:
+            style = DIM if notice.is_quiet else ALERT
+            yield _Said([(notice.words, style)], [(notice.shorter, style)], notice.is_quiet)
+    if looking.is_typing or looking.text:
+        keys = "_  (Enter: done, Esc: all)" if looking.is_typing else "  (Esc: all)"
+        filtered = [(f"filter: {inert(looking.text)}", TITLE), (keys, DIM)]
+        yield _Said(filtered, filtered)
 
 
 def _total(looking: Looking, seen: Seen, address: str, columns: int) -> Line:

@@ -109,14 +109,14 @@ const scalerPage = (() => {
     link(parts, "last »");
   };
   const fill_status = (source) => {
-    const [banner_text, headline, parts, note, clock, insecure, is_quiet] =
-      ["banner", "headline", "parts", "note", "clock", "insecure", "insecure_is_quiet"].map(
+    const [banner_text, headline, parts, note, clock, notice, is_quiet] =
+      ["banner", "headline", "parts", "note", "clock", "notice", "notice_is_quiet"].map(
         (key) => source.get_column(key)?.[0]);
     say(banner_text ?? "");
-    const warning = document.getElementById("insecure");
-    warning.hidden = !insecure;
-    warning.classList.toggle("is-quiet", Boolean(is_quiet));
-    set(warning, insecure ?? "");
+    const said = document.getElementById("notice");
+    said.hidden = !notice;
+    said.classList.toggle("is-quiet", Boolean(is_quiet));
+    set(said, notice ?? "");
     set(document.getElementById("headline"), headline ?? "");
     root.dataset.number = source.get_column("number")?.[0] ?? 0;
     if (root.dataset.number === "0") return;
