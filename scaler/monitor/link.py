@@ -63,8 +63,8 @@ class Link:
         self._name = name
         self._initiator = Initiator(hello_of(Role.MONITOR, name, new_number()))
         self._connection: Connection | None = None
-        #: when the next heartbeat is due, seconds
-        self._next_beat = 0.0
+        #: when the next heartbeat is due, and when something came last, seconds
+        self._next_beat = self._heard = 0.0
 
     @property
     def url(self) -> str:
@@ -131,7 +131,7 @@ class Link:
         except BaseException:
             self.drop()
             raise
-        self._next_beat = time.monotonic()
+        self._next_beat = self._heard = time.monotonic()
 
     def _await_welcome(self, connection: Connection, deadline: float) -> None:
         poll = select.poll()
@@ -157,6 +157,11 @@ class Link:
                 trouble = connection.trouble() or f"the scheduler at {self._address} closed the connection"
                 raise ConnectionFailed(trouble)
 
+    @property
+    def silence(self) -> float:
+        """Seconds since anything was heard, of a connection that was given up for that; 0 of others."""
+        return time.monotonic() - self._heard if self._initiator.is_silent else 0.0
+
     def say(self, message: Message) -> None:
         """Tell the scheduler."""
         self._send(self._initiator.send(message))
@@ -180,6 +185,7 @@ class Link:
         assert connection is not None
         messages: list[Message] = []
         for frames in connection.receive():
+            self._heard = now
             try:
                 said = self._initiator.receive(decode(frames), now)
             except ProtocolError as error:

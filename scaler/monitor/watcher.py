@@ -28,6 +28,8 @@ from scaler.transport import Security
 _PAUSE = 0.25
 #: seconds after which a worker that has not answered is asked again: it may have ended
 _PATIENCE = 5.0
+#: seconds that a snapshot may come late before that is said. One is made 1.5 intervals after the last at the latest
+LATE = 1.5
 #: workers whose output is asked for at once
 MOST = 16
 
@@ -39,7 +41,7 @@ class Seen:
     #: the last snapshot, of a scheduler that is gone if not `is_connected`; None before the first
     snapshot: Snapshot | None
     is_connected: bool
-    #: when that began, seconds since 1970: "no scheduler since ..."
+    #: when that began, seconds since 1970: "no scheduler since ..."; of one that fell silent when it was last heard
     since: float
     #: why there is no scheduler, in one line; empty while there is
     reason: str
@@ -47,6 +49,8 @@ class Seen:
     version: int = 1
     #: the last lines of output of workers that somebody looks at, by agent and slot
     outputs: Mapping[tuple[int, int], LastOutput] = field(default_factory=dict)
+    #: whole seconds without a snapshot, told each second, if one should have come; 0 as long as they come in time
+    silence: int = 0
 
 
 class Watcher:
@@ -74,6 +78,9 @@ class Watcher:
         """
         self._link = Link(address, security, name, if_refused)
         self._interval = max(1, round(1000 * interval))
+        #: seconds after which a snapshot should have come, and when the last one did, by the monotonic clock
+        self._late = 1.5 * interval + LATE
+        self._came = time.monotonic()
         self._on_change = on_change
         self._changed = threading.Condition()
         self._is_closed = False
@@ -170,8 +177,10 @@ class Watcher:
         poll = select.poll()
         poll.register(self._wake_end, select.POLLIN)
         poll.register(self._link.fileno(), select.POLLIN)
+        self._came = time.monotonic()
         while not self._is_closed:
-            if any(fd == self._wake_end for fd, _ in poll.poll(1000 * self._link.beat())) and not self._is_closed:
+            wait = 1000 * max(0.0, min(self._link.beat(), self._next_word()))
+            if any(fd == self._wake_end for fd, _ in poll.poll(wait)) and not self._is_closed:
                 os.read(self._wake_end, 4096)
                 self._ask()
             messages, trouble = self._link.receive()
@@ -182,11 +191,18 @@ class Watcher:
                     return str(error)
             if trouble is not None:
                 return trouble
+            if self._next_word() <= 0.0:
+                self._show(self._seen.snapshot, True, "", silence=int(time.monotonic() - self._came))
         return ""
+
+    def _next_word(self) -> float:
+        """Seconds until it is to be said, or said anew, that no snapshot has come."""
+        return max(self._late, self._seen.silence + 1.0) - (time.monotonic() - self._came)
 
     def _take(self, message: Message) -> None:
         if type(message) is SnapshotMessage:
             snapshot = decoded(message)
+            self._came = time.monotonic()
             self._link.say(Watch(self._interval, message.number))
             self._show(snapshot, True, "")
             self._ask()
@@ -196,7 +212,8 @@ class Watcher:
                 outputs = {at: told for at, told in self._seen.outputs.items() if at in self._looked_at}
                 told = output_of(message)
                 if outputs.get(place) != told:
-                    self._show(self._seen.snapshot, True, "", outputs | {place: told})
+                    outputs |= {place: told}
+                    self._show(self._seen.snapshot, True, "", outputs, silence=self._seen.silence)
 
     def _ask(self) -> None:
         """Ask for what is looked at, unless the last question about it may still be answered."""
@@ -228,12 +245,16 @@ class Watcher:
         is_connected: bool,
         reason: str,
         outputs: Mapping[tuple[int, int], LastOutput] | None = None,
+        silence: int = 0,
     ) -> None:
         before = self._seen
         if outputs is None:
             outputs = before.outputs
-        since = before.since if before.is_connected == is_connected else time.time()
-        seen = Seen(snapshot, is_connected, since, reason, before.version + 1, outputs)
+        if is_connected == before.is_connected:
+            since = before.since
+        else:
+            since = time.time() - (0.0 if is_connected else self._link.silence)
+        seen = Seen(snapshot, is_connected, since, reason, before.version + 1, outputs, silence)
         with self._changed:
             self._seen = seen
             self._changed.notify_all()

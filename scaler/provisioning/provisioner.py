@@ -125,7 +125,7 @@ class Provisioner:
             come.append(self._inbox.get(timeout=timeout))
             while True:
                 come.append(self._inbox.get_nowait())
-        seen = [each for each in come if isinstance(each, Seen)]
+        seen = [each for each in come if isinstance(each, Seen) and not each.silence]  # which has nothing new
         events: list[ev.Event] = [each for each in come if not isinstance(each, Seen)]
         if seen:
             events.append(self._see(seen[-1]))

@@ -160,6 +160,9 @@ def test_a_page_that_is_opened_without_a_scheduler_has_the_last_figures(snapshot
     cells = LivePage(Document(), page, View("workers"), sight).cells()
     assert (cells["workers"], cells["status"]["number"]) == ({}, [0])  # of which nothing is said: nothing is known
     sight.see(Seen(snapshot, True, 100.0, ""))
+    sight.see(Seen(snapshot, True, 100.0, "", silence=3))
+    cells = LivePage(Document(), page, View("workers"), sight).cells()
+    assert cells["status"]["banner"] == ["the scheduler has not been heard for 3 s"]
     sight.see(Seen(snapshot, False, 200.0, "it is gone"))
     cells = LivePage(Document(), page, View("workers"), sight).cells()
     assert cells["workers"] == shown(snapshot, page).tables["workers"]

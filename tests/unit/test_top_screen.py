@@ -200,6 +200,16 @@ def test_a_scheduler_that_is_gone_is_said_with_the_time_and_the_last_figures_sta
     assert any(line.startswith("Total 32 worker(s)") for line in drawn)
 
 
+def test_one_that_is_not_heard_any_more_is_said_before_it_is_given_up(snapshot: Snapshot) -> None:
+    what = dataclasses.replace(seen(insecure_at(snapshot, "tcp://0.0.0.0:1")), silence=3)
+    (line,) = [line.rstrip() for line in screen(Looking(), what) if "heard" in line]
+    assert line.startswith("not heard for 3 s  insecure: whoever ")
+    (line,) = [
+        line.rstrip() for line in screen(Looking(), dataclasses.replace(seen(snapshot), silence=3)) if "heard" in line
+    ]
+    assert line == "the scheduler has not been heard for 3 s"
+
+
 def insecure_at(snapshot: Snapshot, address: str) -> Snapshot:
     scheduler = dataclasses.replace(snapshot.scheduler, address=address, insecure=True)
     return dataclasses.replace(snapshot, view=dataclasses.replace(snapshot.view, scheduler=scheduler))

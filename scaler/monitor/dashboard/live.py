@@ -110,7 +110,9 @@ class LivePage:
             self._set_status("waiting for the first snapshot", "", 0, 1)
             return
         snapshot, now = seen.snapshot, time.time()
-        banner = "" if seen.is_connected else f"no scheduler since {moment(seen.since, now)}: {inert(seen.reason)}"
+        banner = f"the scheduler has not been heard for {seen.silence} s" if seen.silence else ""
+        if not seen.is_connected:
+            banner = f"no scheduler since {moment(seen.since, now)}: {inert(seen.reason)}"
         if snapshot is None or self._sight.totals is None:
             self._set_status(banner or "waiting for the first snapshot", "", 0, 1)
             return

@@ -42,6 +42,6 @@ def write_lines(watcher: Watcher, out: TextIO, *, once: bool) -> None:
         out.write(json_line(first(watcher)) + "\n")
         return
     for seen in watcher:
-        if seen.snapshot is not None or not seen.is_connected:
+        if (seen.snapshot is not None and not seen.silence) or not seen.is_connected:
             out.write(json_line(seen) + "\n")
             out.flush()
