@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from scaler.monitor.notices import lacks_standby
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.totals import Totals, totals_of
 from scaler.monitor.watcher import Seen
@@ -128,6 +129,10 @@ def _scheduler(snapshot: Snapshot) -> Iterable[Metric]:
     yield _one("scaler_scheduler_memory_bytes", "Resident memory of the scheduler.", scheduler.memory)
     text = "Whether the scheduler has no keys and takes in whoever reaches it: 1 or 0."
     yield _one("scaler_scheduler_insecure", text, int(scheduler.insecure))
+    text = "Whether the scheduler hands out no rows: 1 or 0; its log and scaler status say why."
+    yield _one("scaler_scheduler_halted", text, int(bool(scheduler.trouble)))
+    text = "Whether the scheduler leads a pair whose other one is not heard: 1 or 0."
+    yield _one("scaler_standby_missing", text, int(lacks_standby(scheduler)))
     yield _one("scaler_monitors", "Monitors that watch, this one among them.", scheduler.monitors)
     yield _one("scaler_clients", "Clients that are connected.", len(snapshot.clients))
     for name, counts in (("sent", snapshot.sent), ("received", snapshot.received)):

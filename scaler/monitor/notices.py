@@ -18,6 +18,11 @@ class Notice:
     is_quiet: bool = False
 
 
+def lacks_standby(scheduler: SchedulerView) -> bool:
+    """It leads a pair, and the other one is not heard."""
+    return bool(scheduler.partner and scheduler.silence) and not scheduler.stands_by
+
+
 def notice_of(scheduler: SchedulerView) -> Notice | None:
     """The weightiest one; None if there is nothing to say."""
     other = inert(scheduler.partner)
@@ -27,7 +32,7 @@ def notice_of(scheduler: SchedulerView) -> Notice | None:
     if scheduler.stands_by:
         words = f"stands by: {silent or f'{other} leads, and has the agents and clients'}"
         return Notice(words, "stands by", is_quiet=not silent)
-    if scheduler.partner and silent:
+    if lacks_standby(scheduler):
         return Notice(f"nobody stands by: {silent}", "nobody stands by")
     if scheduler.awaited:
         return Notice(f"awaited: {inert(scheduler.awaited)}", "awaited", is_quiet=True)

@@ -223,6 +223,24 @@ def test_a_scheduler_without_keys_is_a_gauge():
     assert values(text)["scaler_scheduler_insecure"] == 1
 
 
+@pytest.mark.parametrize(
+    ("fields", "halted", "missing"),
+    [
+        ({}, 0, 0),
+        ({"partner": "tcp://b:1", "roster": 3}, 0, 0),
+        ({"partner": "tcp://b:1", "silence": 9.0}, 0, 1),
+        ({"partner": "tcp://b:1", "silence": 9.0, "trouble": "1 of 3 agents are heard"}, 1, 1),
+        ({"partner": "tcp://b:1", "silence": 9.0, "trouble": "it stands by", "stands_by": True}, 1, 0),
+        ({"partner": "tcp://b:1", "stands_by": True}, 0, 0),
+    ],
+)
+def test_that_nothing_is_handed_out_and_that_nobody_stands_by_are_gauges(fields, halted, missing):
+    snapshot = SyntheticCluster(1, 1).snapshot()
+    scheduler = replace(snapshot.scheduler, **fields)
+    found = values(text_of(replace(snapshot, view=replace(snapshot.view, scheduler=scheduler))))
+    assert (found["scaler_scheduler_halted"], found["scaler_standby_missing"]) == (halted, missing)
+
+
 def test_promtool_finds_nothing_to_say():
     promtool("check", "metrics", text=text_of(SyntheticCluster(20, 4).snapshot()))
     promtool("check", "rules", str(MONITORING / "alerts.yml"))
