@@ -17,7 +17,7 @@ from scaler.cli.kubernetes import command
 from scaler.config import OptionError
 from scaler.provisioning.kubernetes import job_of
 from scaler.provisioning.manifests import PodOptions, agent_pod
-from scaler.provisioning.provider import HostTemplate, JobState, ProviderError
+from scaler.provisioning.provider import HostTemplate, JobState, ProviderError, WrongSetup
 from scaler.provisioning.registry import make_provider
 from scaler.transport import load_or_create
 
@@ -160,7 +160,7 @@ def template(request=1, **more):
 
 
 def provider_of(server, **more):
-    return make_provider("kubernetes", {"image": "lab:1", "namespace": "work", "url": server.url, **more})
+    return make_provider("kubernetes", {"image": "lab:1", "namespace": "work", "url": server.url} | more)
 
 
 def test_pods_come_are_found_and_go(server):
@@ -235,6 +235,17 @@ def test_what_the_server_refuses_is_said_in_its_words(server):
         provider_of(server, key_secret="lab-key").submit(1, template())
     with pytest.raises(OptionError, match="image is needed"):
         make_provider("kubernetes", {})
+
+
+def test_a_server_that_is_not_there_may_come_and_one_that_does_not_know_who_asks_is_a_wrong_setup(server, tmp_path):
+    with pytest.raises(ProviderError, match=r"^Kubernetes: ") as away:
+        provider_of(server, url="http://127.0.0.1:1").describe()
+    assert not isinstance(away.value, WrongSetup)
+    server.refuses = "who are you"
+    with pytest.raises(WrongSetup, match="who are you"):
+        provider_of(server, key_secret="lab-key").submit(1, template())
+    with pytest.raises(WrongSetup, match="credentials"):
+        provider_of(server, url="", kubeconfig=str(tmp_path / "none")).describe()
 
 
 def test_pods_that_were_refused_are_left_out_and_one_without_an_answer_puts_the_request_in_doubt(server):
