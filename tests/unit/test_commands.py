@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from simulator.scripted import FakeScheduler, task
+from simulator.scripted import FakeScheduler, result, task
 
 from scaler.cli import commands
 from scaler.cli.command import call
@@ -56,8 +56,12 @@ def test_all_rows_of_a_function_are_cancelled_whoever_they_are_of() -> None:
     answer = tell(fake, operator, Command(1, "cancel", name="f", force=True))
     assert (answer.done, answer.asked) == (7 - at_agent, at_agent)
     assert at_agent
-    (asked,) = fake.heard(fake.agents[0], TaskCancel)
-    assert asked.force
+    told = fake.heard(fake.agents[0], TaskCancel)
+    assert all(each.force for each in told)
+    asked = {client: hi - lo for each in told for client, _, lo, hi in each.spans}
+    assert sum(asked.values()) == at_agent
+    for client, rows in asked.items():
+        fake.report(fake.agents[0], client, result(10, 0, rows, outcome=CANCELLED))
     assert fake.core.state.clients[second].outstanding == 2
     assert "no tasks of f" in tell(fake, operator, Command(2, "cancel", second, name="f")).error
 
