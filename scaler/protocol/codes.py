@@ -14,7 +14,7 @@ Frame = bytes | memoryview
 MAX_ROWS = 1 << 24
 #: spans in one message that asks for rows to be taken back, at most: others are served in between
 MOST_SPANS = 2_000
-#: objects that one message asks for, at most, for the same reason; ours ask for one
+#: objects that one message asks for, at most, for the same reason; our clients ask for one, a scheduler for many
 MOST_ASKED = 1_000
 #: ids that clients make are below this: a scheduler makes those from here on
 MOST_IDS = 1 << 63

@@ -11,7 +11,21 @@ from support.counting import calls_of
 from scaler.common.spans import SpanQueue
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import MOST_ASKED, MOST_SPANS
-from scaler.protocol.messages import CANCELLED, Message, ObjectRequest, Spans, TaskCancel, TaskClaim, TaskHold, u32, u64
+from scaler.protocol.messages import (
+    CANCELLED,
+    ClientClear,
+    Message,
+    ObjectAnnounce,
+    ObjectRequest,
+    Spans,
+    TaskCancel,
+    TaskClaim,
+    TaskHold,
+    u8,
+    u32,
+    u64,
+)
+from scaler.scheduler.core.events import Lost, Received
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED
 from scaler.transport.framing import LARGE
 from scaler.transport.zeromq_sockets import drain
@@ -46,6 +60,34 @@ def test_a_message_that_asks_for_more_objects_than_it_may_is_none_and_says_how_m
     assert isinstance(as_heard(asks_for(MOST_ASKED)), ObjectRequest)
     with pytest.raises(ProtocolError, match=f"{MOST_ASKED + 1:,} objects, of which it may ask for {MOST_ASKED:,}"):
         as_heard(asks_for(MOST_ASKED + 1))
+
+
+def test_a_client_is_asked_in_few_messages_for_the_many_values_that_a_row_of_it_needs() -> None:
+    """And for each once, whatever needs it; what has come in the same step it is not asked for any more."""
+    scheduler = FakeScheduler(1)
+    client, other = scheduler.client(), scheduler.client()
+    wanted = range(1_000, 1_000 + 2 * MOST_ASKED + 20)
+    needs = {"dependency_counts": u32([len(wanted)]), "dependencies": u64(wanted)}
+    scheduler.handle(
+        Received(client, task(10, 1, **needs)),
+        Received(client, task(11, 1, **needs)),
+        Received(client, ObjectAnnounce(u64([wanted[5]]), u8([0]), [b"value"])),
+        Received(other, task(10, 1, dependency_counts=u32([1]), dependencies=u64([7]))),
+    )
+    heard = [as_heard(part) for part in scheduler.heard(client, ObjectRequest)]
+    assert [len(part.ids) for part in heard] == [MOST_ASKED, MOST_ASKED, 19]
+    assert [value for part in heard for _, value in part] == [value for value in wanted if value != wanted[5]]
+    assert [list(part) for part in scheduler.heard(other, ObjectRequest)] == [[(other, 7)]]
+
+
+def test_a_client_that_has_given_up_its_work_is_not_asked_for_what_that_needed() -> None:
+    scheduler = FakeScheduler(1)
+    client, other = scheduler.client(), scheduler.client()
+    need = task(10, 1, dependency_counts=u32([1]), dependencies=u64([7]))
+    scheduler.handle(
+        Received(client, need), Received(client, ClientClear()), Received(other, need), Lost(other, "test")
+    )
+    assert scheduler.heard(client, ObjectRequest) == scheduler.heard(other, ObjectRequest) == []
 
 
 @pytest.mark.parametrize("count", [0, 1, MOST_SPANS, MOST_SPANS + 1, 3 * MOST_SPANS - 1])

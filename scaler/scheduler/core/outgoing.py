@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from scaler.errors import ProtocolError
+from scaler.protocol.codes import MOST_ASKED
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.failures import task_words
 from scaler.protocol.messages import (
@@ -13,6 +14,7 @@ from scaler.protocol.messages import (
     Message,
     Neighbours,
     ObjectRelease,
+    ObjectRequest,
     TaskCancel,
     TaskClaim,
     u32,
@@ -43,6 +45,7 @@ class Outgoing:
     """Effects in order, with results and tasks grouped by receiver."""
 
     __slots__ = (
+        "_asked",
         "_full",
         "_heard_of",
         "_questions",
@@ -68,6 +71,8 @@ class Outgoing:
         self._heard_of: dict[ClientRecord, None] = {}
         #: number of the client -> its next TaskResult
         self._results: dict[int, ResultBuilder] = {}
+        #: clients that are asked for values -> ids of these; the inner dict serves as an ordered set
+        self._asked: dict[ClientRecord, dict[int, None]] = {}
         #: what comes behind everything else: agent, client (None: it is no matter of one) and message
         self._questions: list[tuple[int, int | None, Message]] = []
         #: batches with rows that were to be sent to agents, which has met a defect
@@ -76,7 +81,7 @@ class Outgoing:
     @property
     def is_empty(self) -> bool:
         """Nothing is to be sent."""
-        return not (self.effects or self._results or self._questions)
+        return not (self.effects or self._results or self._asked or self._questions)
 
     def send(self, number: int, message: Message) -> None:
         """Send a message; results gathered for this peer go first."""
@@ -111,6 +116,10 @@ class Outgoing:
     def ask(self, agent: int, client: int, message: TaskCancel | TaskClaim) -> None:
         """Ask an agent for rows of a client, some of which it may only be given now: behind all tasks."""
         self._questions += [(agent, client, part) for part in message.parts()]
+
+    def ask_for(self, client: ClientRecord, value: int) -> None:
+        """Ask a client for a value, together with all others that this step asks it for, behind its results."""
+        self._asked.setdefault(client, {})[value] = None
 
     def ask_back(self, agent: int, request: BalanceRequest) -> None:
         """Ask an agent for rows that others are to have, some of which it may only be given now: behind all tasks."""
@@ -149,6 +158,8 @@ class Outgoing:
         """All effects of the step; nothing is left afterwards but what is `unsendable`."""
         for client in list(self._results):
             self.flush_results(client)
+        if self._asked:
+            self._flush_asked()
         if self._heard_of:
             for record in self._heard_of:
                 if record.number in self.sent:
@@ -200,6 +211,15 @@ class Outgoing:
             addresses = [""] * len(gone) + [other.host.data for other in strangers]
             numbers = [*gone, *(other.number for other in strangers)]
             self.effects.append(Send(agent.number, Neighbours(u32(numbers), tuple(addresses))))
+
+    def _flush_asked(self) -> None:
+        """Ask for what has not come since, nor been forgotten: a row may need a million values that nobody knows."""
+        asked, self._asked = self._asked, {}
+        for client, values in asked.items():
+            ids = [value for value in values if value in client.values.asked]
+            for first in range(0, len(ids), MOST_ASKED):
+                part = ids[first : first + MOST_ASKED]
+                self.send(client.number, ObjectRequest(u32([client.number]) * len(part), u64(part)))
 
     def _flush_releases(self, agent: AgentRecord) -> None:
         """Releases go along with the next tasks, unless they are worth a message of their own."""

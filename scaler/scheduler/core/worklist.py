@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scaler.protocol.messages import ObjectRequest, u32, u64
 from scaler.scheduler.core import finishing, placement, reading, recomputing, routing
 from scaler.scheduler.core.moves import AskClient, Fail, Hold, Move, Place, Queue, Remake, Reread, Route
 from scaler.scheduler.core.outgoing import Outgoing
@@ -77,7 +76,7 @@ class Worklist:
 
     def _ask_client(self, move: AskClient) -> None:
         move.client.values.asked.add(move.value)
-        self._out.send(move.client.number, ObjectRequest(u32([move.client.number]), u64([move.value])))
+        self._out.ask_for(move.client, move.value)
 
     def _reread(self, move: Reread) -> list[Move]:
         return reading.read_again(self._state, self._out, move.client, move.value, self._read_tries)
