@@ -47,6 +47,7 @@ from scaler.protocol.messages import (
     Task,
     TaskCancel,
     TaskClaimResponse,
+    TaskOutput,
     TaskResult,
     u8,
     u32,
@@ -733,6 +734,19 @@ def test_a_value_that_is_heard_of_before_what_it_was_made_of_can_be_made_again(
     assert run == [(10, 0, 1)] * (outcome == STORED) + [(11, 0, 1), (12, 0, 1), (13, 0, 1)]  # a small value is kept
     assert asked == []
     assert not validate(fake.core.state)
+
+
+def test_what_rows_print_while_their_client_waits_for_another_agent_reaches_it_at_once(fake: FakeScheduler) -> None:
+    back(fake, task(10, 2), agents=(AGENT, OTHER))
+    agent_back(fake, inventory((10, 0, 1)))
+    fake.say(AGENT, TaskOutput(CLIENT, 10, "f", 1, "hello\n"))
+    stranger = fake.agent()
+    fake.say(stranger, TaskOutput(CLIENT, 10, "f", 1, "\x1b[2J"))
+    assert [said.text for said in fake.heard(CLIENT, TaskOutput)] == ["hello\n"]
+    assert fake.core.state.batch_of(CLIENT, 10) is None
+    agent_back(fake, inventory(), number=OTHER)
+    fake.say(AGENT, TaskOutput(CLIENT, 10, "f", 1, "again\n"))
+    assert [said.text for said in fake.heard(CLIENT, TaskOutput)] == ["again\n"]
 
 
 def test_an_agent_ends_rows_that_have_ended_for_their_client(fake: FakeScheduler) -> None:

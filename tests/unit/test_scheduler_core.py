@@ -1748,6 +1748,23 @@ def test_output_goes_to_the_client_whose_row_printed_it() -> None:
     said = TaskOutput(client, 10, "f", 1, "hello\n")
     fake.say(fake.agents[0], said)
     assert fake.heard(client, TaskOutput) == [said]
+    fake.report(fake.agents[0], client, result(10, 0, 1))
+    fake.say(fake.agents[0], said)  # it may come late
+    assert fake.heard(client, TaskOutput) == [said]
+
+
+def test_what_an_agent_says_that_a_client_printed_of_which_it_has_nothing_reaches_nobody() -> None:
+    """Not even if it claims to have run something of it, or has run rows of others."""
+    fake = FakeScheduler(1)
+    client, other = fake.client(), fake.client()
+    fake.say(client, task(10, 1, flags=STREAM))
+    stranger = fake.agent()
+    fake.say(other, task(10, 1, flags=STREAM))
+    assert fake.holds(stranger) == 1
+    fake.report(stranger, client, result(10, 0, 1))
+    fake.say(stranger, TaskOutput(client, 10, "f", 1, "\x1b[2J"), TaskOutput(other, 10, "f", 1, "hello\n"))
+    assert fake.heard(client, TaskOutput) == []
+    assert [said.text for said in fake.heard(other, TaskOutput)] == ["hello\n"]
 
 
 def test_a_protected_scheduler_refuses_to_end_and_says_how() -> None:

@@ -138,6 +138,9 @@ def test_rows_of_who_does_not_read_wait_and_those_of_others_go_on(fake: FakeSche
 def test_what_rows_print_meanwhile_is_left_out_and_its_client_is_told_how_much(fake: FakeScheduler) -> None:
     (agent,) = fake.agents
     slow, other = fake.client(), fake.client()
+    for number in (slow, other):
+        fake.say(number, task(11, 1))
+        fake.end_all(agent, number)
 
     def prints(client: int, text: str) -> None:
         fake.say(agent, TaskOutput(client, 11, "mod.fn", Stream.STDOUT, text))

@@ -621,8 +621,16 @@ class SchedulerCore:
 
     def _task_output(self, agent: AgentRecord, message: TaskOutput) -> None:
         client = self.state.clients.get(message.client)
-        if client is not None:
+        if client is not None and self._may_print(agent, client):
             unread.send_output(self._out, client, message)
+
+    def _may_print(self, agent: AgentRecord, client: ClientRecord) -> bool:
+        """An agent has or had rows of a client, which may print; what others say would reach its terminal all the same.
+
+        Rows that have ended or come back may have printed before; those from another scheduler do so meanwhile.
+        """
+        number = agent.number
+        return number in client.agents or number in self.state.returning.holdings.get(client.number, ())
 
     def _balance_response(self, agent: AgentRecord, message: BalanceResponse) -> None:
         before = agent.load.outstanding
