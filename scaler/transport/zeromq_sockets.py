@@ -18,6 +18,9 @@ _PASS_BYTES = 1 << 24
 #: The same of messages below `LARGE`, which cost those who deal with them much more than they are large: peers take
 #: turns message by message, so nobody's next one waits for more than this of the others'.
 _PASS_SMALL_BYTES = 1 << 16
+#: Messages of one peer that have come to a listener and were not received. Behind them its connection is not read, so
+#: who says more than is dealt with fills no memory but its own; nothing is dropped.
+_WAITING_MESSAGES = 128
 #: A peer that says nothing useful for this long while shaking hands is dropped, in milliseconds.
 _HANDSHAKE_MILLISECONDS = 10_000
 #: What monitors tell of: connections that come and go, and how handshakes end.
@@ -34,11 +37,11 @@ _MONITORED = (
 
 
 def make_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, address: Address, limit: int) -> zmq.Socket[bytes]:
-    """A socket with our options: no limits on queues, one on the size of frames, keep-alive."""
+    """A socket with our options: a limit on the size of frames, keep-alive, and no limit on what waits to be sent."""
     made = context.socket(kind)
     made.setsockopt(zmq.LINGER, 0)
     made.setsockopt(zmq.SNDHWM, 0)
-    made.setsockopt(zmq.RCVHWM, 0)
+    made.setsockopt(zmq.RCVHWM, _WAITING_MESSAGES if kind == zmq.ROUTER else 0)
     made.setsockopt(zmq.MAXMSGSIZE, limit + SLACK_BYTES)
     made.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MILLISECONDS)
     made.setsockopt(zmq.IPV6, int(":" in address.host))

@@ -105,6 +105,41 @@ def test_what_zeromq_takes_for_its_first_versions_where_there_are_no_keys_is_nob
         open_to_all.close()
 
 
+def test_who_says_more_than_is_received_has_to_keep_it_until_it_is() -> None:
+    """Nothing is lost, and what others say is not behind it."""
+    listener = listen("tcp://127.0.0.1:0", INSECURE, shortcut=False)
+    context = zmq.Context()
+    dealer = context.socket(zmq.DEALER)
+    dealer.setsockopt(zmq.LINGER, 0)
+    dealer.setsockopt(zmq.SNDHWM, 1)
+    dealer.connect(listener.address.url)
+    heard: list[bytes] = []
+
+    def receive() -> bytes:
+        """What has come; the last of it."""
+        heard.extend(bytes(message[0]) for _, message in listener.receive())
+        return heard[-1] if heard else b""
+
+    try:
+        dealer.send_multipart([b"0"])
+        until(lambda: receive() == b"0")  # who is there
+        sent = 1
+        while sent < 1_000 and dealer.poll(200, zmq.POLLOUT):
+            dealer.send_multipart([str(sent).encode(), bytes(100_000)])
+            sent += 1
+        assert sent < 1_000
+        friend = connect(listener.address, INSECURE, shortcut=False)
+        friend.send([b"ping"])
+        until(lambda: receive() and len(heard) == sent + 1)
+        heard.remove(b"ping")
+        assert heard == [str(number).encode() for number in range(sent)]
+        friend.close()
+    finally:
+        dealer.close()
+        context.term()
+        listener.close(0)
+
+
 @pytest.mark.parametrize(
     ("garbage", "why"),
     [
