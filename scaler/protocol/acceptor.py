@@ -13,7 +13,18 @@ from scaler.common.records import record
 from scaler.protocol.channel import Channel, Envelope, FalseAck, Gap
 from scaler.protocol.codes import MAX_NUMBER, Role
 from scaler.protocol.compatibility import Compatibility
-from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
+from scaler.protocol.messages import (
+    Ack,
+    HeartbeatEcho,
+    Hello,
+    Message,
+    ObjectResponse,
+    Refused,
+    StoreOffers,
+    TaskClaimResponse,
+    TaskHold,
+    Welcome,
+)
 
 
 class Outgoing(NamedTuple):
@@ -87,6 +98,10 @@ _NOWHERE = -1
 #: bytes of messages that a client may leave unread, and the part of them at which they are few again
 UNREAD_BYTES = 64 << 20
 _FEW = 0.5
+#: what answers a peer at once, however often it asks
+_ANSWERS = frozenset({HeartbeatEcho, ObjectResponse, StoreOffers, TaskClaimResponse, TaskHold})
+#: part of what waits to be sent to a peer that it has not acknowledged, at least; sizes of messages are estimates
+_BELIEVED = 0.5
 
 
 @record
@@ -125,6 +140,8 @@ class _Session:
     channel: Channel = field(default_factory=Channel)
     #: it has left too much unread
     lags: bool = False
+    #: bytes of answers that it has got since, while it went on asking
+    answered: int = 0
 
 
 class Acceptor:
@@ -150,8 +167,8 @@ class Acceptor:
         self.outgoing: list[Outgoing] = []
         #: who could not be taken in, for the log
         self.turned_away: list[TurnedAway] = []
-        #: what the core is to be told of clients that don't read what it sends, or do again
-        self.unread: list[Unread] = []
+        #: what the core is to be told of clients that don't read what it sends, or do again, and of who only asks
+        self.unread: list[Unread | Lost] = []
 
     def receive(self, connection: int, envelope: Envelope, workers: int) -> tuple[Joined | Received | Lost, ...]:
         """A message came over a connection; `workers` are those of the cluster."""
@@ -257,8 +274,13 @@ class Acceptor:
         channel = session.channel
         seq, ack = channel.stamp(message)
         outgoing = Outgoing(session.connection, seq, ack, message)
-        if channel.unread > self._terms.unread and not session.lags and session.role == Role.CLIENT:
-            self._tell_unread(session)
+        if channel.unread > self._terms.unread:
+            if not session.lags and session.role == Role.CLIENT:
+                self._tell_unread(session)
+            if type(message) in _ANSWERS:
+                self._note_answered(session, message.weight)
+        elif session.answered:
+            session.answered = 0
         return outgoing
 
     def replace(self, outgoing: Outgoing, message: Message) -> Outgoing:
@@ -267,6 +289,11 @@ class Acceptor:
         if session is not None:
             session.channel.replace(outgoing.seq, message)
         return outgoing._replace(message=message)
+
+    def is_believed(self, connection: int, waiting: int) -> bool:
+        """So many bytes have not even left for a peer: it can't have acknowledged most of them."""
+        session = self._by_connection.get(connection)
+        return session is not None and session.channel.unread >= waiting * _BELIEVED
 
     def reads(self, number: int) -> bool:
         """A peer has not left too much unread: it may be sent more."""
@@ -310,6 +337,14 @@ class Acceptor:
         unread = session.channel.unread
         session.lags = unread > self._terms.unread * (_FEW if session.lags else 1)
         self.unread.append(Unread(session.number, unread if session.lags else 0, session.channel.oldest))
+
+    def _note_answered(self, session: _Session, weight: int) -> None:
+        """A peer that has much to read is answered: who asks on, and reads none of it, has nothing to say."""
+        before, session.answered = session.answered, session.answered + weight
+        if before <= self._terms.unread < session.answered:
+            self.unread.append(
+                Lost(session.number, f"asks on, and leaves {session.channel.unread / 1e6:,.0f} MB unread")
+            )
 
     def _refuse(self, connection: int, reason: str, last: bool = False) -> None:
         self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last))

@@ -294,6 +294,10 @@ class Composition:
         """A connection is gone, or can't be used any more."""
         self._lose(self._acceptor.disconnect(connection, reason), now)
 
+    def is_believed(self, connection: int, waiting: int) -> bool:
+        """See `Acceptor.is_believed`."""
+        return self._acceptor.is_believed(connection, waiting)
+
     def part(self, connection: int, now: float) -> None:
         """A connection from another machine is gone; who was behind it may come back over another one, soon."""
         if self._acceptor.may_resume(connection):

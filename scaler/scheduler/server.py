@@ -332,8 +332,25 @@ class Server:
                     self._composition.reject(connection, "only monitors connect here", now)
                 else:
                     self._composition.receive(connection, envelope, now)
+        if listener.state.swamped:
+            self._disconnect_swamped(listener, now)
         if listener.state.gone:
             self._disconnect_gone(listener, now)
+
+    def _disconnect_swamped(self, listener: Listener | MonitorListener, now: float) -> None:
+        """Close connections over which much waits to be sent that their peers say they have read.
+
+        What waits is gone then. An honest peer that was wronged comes back, and is sent what it has not acknowledged.
+        """
+        for connection, waiting in listener.state.take_swamped().items():
+            if not self._composition.is_believed(connection, waiting):
+                origin, words = (
+                    listener.origin_of(connection),
+                    "a peer at %s says that it has read %d MB that wait for it",
+                )
+                listener.state.notices.warn(words + ": its connection is closed", origin, waiting / 1e6)
+                listener.disconnect(connection)
+                self._composition.part(connection, now)
 
     def _disconnect_gone(self, listener: Listener | MonitorListener, now: float) -> None:
         for connection, is_over in listener.closed().items():

@@ -261,6 +261,12 @@ class Transfer:
                 self._listener.disconnect(number)
                 self._serving.gone(number)
                 gone.add(number)
+        for number, waiting in self._listener.state.take_swamped().items():  # more than it may have under way
+            _log.warning(
+                "a connection between stores is closed: %d MB wait for who says that it has them", waiting / 1e6
+            )
+            self._listener.disconnect(number)
+            self._serving.gone(number)
         for number in self._listener.closed():
             self._serving.gone(number)
 

@@ -10,6 +10,8 @@ import resource
 from scaler.common.process_limits import limit_of_descriptors, open_descriptors, usable
 from scaler.transport.notices import Notices
 
+#: Bytes that wait to be sent to a peer, after which whoever has the listener is told with each message.
+MOST_UNSENT = 1 << 27
 #: Seconds between two looks at how many descriptors the rest of the process has.
 _LOOK_SECONDS = 1.0
 
@@ -19,6 +21,7 @@ class ListenerState:
 
     __slots__ = (
         "_looked", "_others", "awaits_welcome", "connections", "gone", "has_strangers", "limit", "new_peer", "notices",
+        "swamped",
     )  # fmt: skip
 
     def __init__(self, limit: int, awaits_welcome: bool, log: logging.Logger, first_peer: int = 1) -> None:
@@ -33,6 +36,8 @@ class ListenerState:
         self.connections = 0
         #: Peers that left by themselves, or had to, since the shell last asked; whether they can't come back.
         self.gone: dict[int, bool] = {}
+        #: Peers to whom much waits to be sent, and how many bytes, since the shell last asked.
+        self.swamped: dict[int, int] = {}
         #: Somebody came who was not welcomed yet, or waits to be let in, since nobody did when the sockets were tended.
         self.has_strangers = False
         #: Descriptors that are no connections, and when they were counted, seconds.
@@ -43,6 +48,11 @@ class ListenerState:
         """Those, once."""
         gone, self.gone = self.gone, {}
         return gone
+
+    def take_swamped(self) -> dict[int, int]:
+        """Those, once."""
+        swamped, self.swamped = self.swamped, {}
+        return swamped
 
     def is_full(self, now: float) -> bool:
         """There are as many connections as this process may have descriptors for, without what others need.

@@ -26,6 +26,8 @@ _READ_BYTES = 1 << 16
 _PASS_BYTES = 1 << 23
 #: Wanted size of the kernel's buffer, so that a message of a megabyte leaves at once (the kernel may give less).
 _SOCKET_BUFFER_BYTES = 4 << 20
+#: What a buffer takes beside its bytes while it waits to be sent.
+_BUFFER_BYTES = 256
 #: Buffers in one `sendmsg`; the kernel's limit is 1024.
 _SEND_BUFFERS = 512
 
@@ -33,7 +35,18 @@ _SEND_BUFFERS = 512
 class Stream:
     """One established socket with its buffers, at either end. One thread receives, any thread sends."""
 
-    __slots__ = ("__weakref__", "_decoder", "_limit", "_lock", "_on_backlog", "_socket", "_unsent", "fd", "reason")
+    __slots__ = (
+        "__weakref__",
+        "_decoder",
+        "_limit",
+        "_lock",
+        "_on_backlog",
+        "_socket",
+        "_unsent",
+        "fd",
+        "reason",
+        "unsent",
+    )
 
     def __init__(
         self,
@@ -52,6 +65,8 @@ class Stream:
         self._on_backlog = on_backlog
         #: What the kernel did not take yet, in order, without empty buffers. Guarded by `_lock`.
         self._unsent: deque[memoryview] = deque()
+        #: The memory that those take, in bytes.
+        self.unsent = 0
         self._lock = Lock()
         self.fd = connected.fileno()
         #: Why nothing arrives any more; None while the stream is well.
@@ -102,7 +117,7 @@ class Stream:
             if self.reason is not None:
                 return
             if self._unsent:
-                self._unsent.extend(memoryview(buffer).cast("B") for buffer in buffers)
+                self._keep(buffers)
                 return
             try:
                 sent = self._socket.sendmsg(buffers[:_SEND_BUFFERS], (), socket.MSG_NOSIGNAL)
@@ -112,7 +127,7 @@ class Stream:
                 return  # the peer is gone; `receive` will find the end after its last words
             if len(buffers) == 1 and sent == len(buffers[0]):
                 return
-            self._unsent.extend(memoryview(buffer).cast("B") for buffer in buffers)
+            self._keep(buffers)
             self._consume(sent)
             if self._unsent:
                 self._on_backlog(self.fd, True)
@@ -129,12 +144,20 @@ class Stream:
                 except OSError:
                     self._unsent.clear()
             self._unsent.clear()
+            self.unsent = 0
             if self.fd >= 0:
                 self._on_backlog(self.fd, False)
             return True
 
+    def _keep(self, buffers: Sequence[Sendable]) -> None:
+        for buffer in buffers:
+            view = memoryview(buffer).cast("B")
+            self._unsent.append(view)
+            self.unsent += len(view) + _BUFFER_BYTES
+
     def _consume(self, sent: int) -> None:
         unsent = self._unsent
+        self.unsent -= sent
         while sent:
             size = len(unsent[0])
             if size > sent:
@@ -142,6 +165,7 @@ class Stream:
                 return
             sent -= size
             unsent.popleft()
+            self.unsent -= _BUFFER_BYTES
 
     @property
     def has_backlog(self) -> bool:
@@ -160,6 +184,7 @@ class Stream:
         with self._lock:
             self.reason = self.reason or reason
             self._unsent.clear()
+            self.unsent = 0
             self.fd = -1
             self._socket.close()
 

@@ -38,11 +38,11 @@ from scaler.errors import ConnectionFailed
 from scaler.transport.address import Address
 from scaler.transport.failures import HandshakeCut, openness, refusal, silence
 from scaler.transport.framing import GREETING_BYTES, check_size, size_of
-from scaler.transport.listener_state import ListenerState
+from scaler.transport.listener_state import MOST_UNSENT, ListenerState
 from scaler.transport.pending_peers import GRACE, PATIENCE, PendingPeers
 from scaler.transport.port import Message, Sendable
 from scaler.transport.security import Security
-from scaler.transport.zeromq_connections import address_of, carried_by, received_by, shut
+from scaler.transport.zeromq_connections import acknowledged_by, address_of, carried_by, received_by, shut
 from scaler.transport.zeromq_handshakes import OTHER_KEY, Handshakes
 from scaler.transport.zeromq_sockets import (
     bind,
@@ -65,6 +65,8 @@ _ZAP_DOMAIN = b"scaler"
 _UNWANTED = "a peer that was disconnected"
 #: What a line of the log says of those who had left before their address was asked for.
 _GONE = "an address that is not known any more"
+#: What ZeroMQ adds to each frame that it sends, at least: sizes and flags, and what CURVE needs.
+_FRAME_BYTES, _SEALED_FRAME_BYTES = 2, 35
 #: Seconds between looks at what is under way.
 _LOOK_SECONDS = 0.4
 #: A dealer that may not reconnect at all (-1) drops what it has received when the other side leaves; one that would
@@ -258,6 +260,11 @@ class ZeroMQPeers:
         self._handshakes = Handshakes(security.insecure)
         #: Routing ids whose connection ended but whose last messages may not have been read.
         self._ending: list[bytes] = []
+        #: Bytes that were sent to each peer, at least, and how many of them it had when that was looked at last.
+        self._handed: dict[int, int] = {}
+        self._had: dict[int, int] = {}
+        #: What the wire adds to each frame, at least.
+        self._added = _FRAME_BYTES if security.insecure else _SEALED_FRAME_BYTES
         #: Peers of whom a whole message has come since it was looked at last what is under way, and when that was.
         self._spoke: set[int] = set()
         self._looked = 0.0
@@ -306,11 +313,24 @@ class ZeroMQPeers:
         route = self._routes.get(peer)
         if route is None:
             return False
-        check_size(sum(map(size_of, frames)), self._state.limit)
+        size = sum(map(size_of, frames))
+        check_size(size, self._state.limit)
         send_message(self._router, (route, *frames))
+        handed = self._handed[peer] = self._handed.get(peer, 0) + size + self._added * len(frames)
+        if handed - self._had.get(peer, 0) > MOST_UNSENT:
+            self._look_whether_it_waits(peer, route, handed)
         if has_input(self._router):
             self._waker.wake()
         return True
+
+    def _look_whether_it_waits(self, peer: int, route: bytes, handed: int) -> None:
+        """Note it if much of what a peer was sent has not come to its machine."""
+        fd = self._fd_of.get(route)
+        had = 0 if fd is None else acknowledged_by(fd)
+        if had:
+            self._had[peer] = had
+            if handed - had > MOST_UNSENT:
+                self._state.swamped[peer] = handed - had
 
     def welcome(self, peer: int) -> None:
         """See `port.Listener`."""
@@ -356,6 +376,7 @@ class ZeroMQPeers:
         if route is None:
             return False
         del self._peers[route]
+        self._forget_sent(peer)
         self._unwanted.add(route)
         fd = self._fd_of.get(route)
         if fd is not None:
@@ -465,4 +486,9 @@ class ZeroMQPeers:
         peer = self._peers.pop(route, None)
         if peer is not None:
             del self._routes[peer]
+            self._forget_sent(peer)
             self._state.gone[peer] = False
+
+    def _forget_sent(self, peer: int) -> None:
+        self._handed.pop(peer, None)
+        self._had.pop(peer, None)

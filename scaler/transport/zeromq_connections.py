@@ -39,6 +39,11 @@ def received_by(fd: int) -> int:
     return _counts(fd)[1]
 
 
+def acknowledged_by(fd: int) -> int:
+    """How many bytes came to the other host so far; 0 where the system does not tell."""
+    return _counts(fd)[0]
+
+
 def carried_by(fd: int) -> int:
     """How many bytes came so far, here and at the other host; 0 where the system does not tell."""
     return sum(_counts(fd))

@@ -17,7 +17,7 @@ from support.echo import Echo, works
 from support.waiting import until
 
 from scaler.errors import ConnectionFailed, HandshakeRefused
-from scaler.transport import Security, connect, listen
+from scaler.transport import Security, connect, listen, unix, zeromq
 from scaler.transport.zeromq_handshakes import NO_HANDSHAKE, NO_KEY, NO_KEY_HERE, OTHER_KEY, Handshakes
 
 _DEADLINE = 20.0
@@ -136,6 +136,51 @@ def test_who_says_more_than_is_received_has_to_keep_it_until_it_is() -> None:
         friend.close()
     finally:
         dealer.close()
+        context.term()
+        listener.close(0)
+
+
+@pytest.mark.parametrize("is_near", [pytest.param(True, marks=_linux, id="unix"), pytest.param(False, id="tcp")])
+def test_to_whom_much_waits_to_be_sent_is_told_until_it_reads(monkeypatch: pytest.MonkeyPatch, is_near: bool) -> None:
+    for module in (unix, zeromq):
+        monkeypatch.setattr(module, "MOST_UNSENT", 1 << 20)
+    listener = listen("tcp://127.0.0.1:0", INSECURE)
+    context = zmq.Context()
+    dealer = context.socket(zmq.DEALER)
+    dealer.setsockopt(zmq.RCVHWM, 1)
+    near = connect(listener.address, INSECURE) if is_near else None
+    try:
+        if near is not None:
+            near.send([b"hello"])
+        else:
+            dealer.connect(listener.address.url)
+            dealer.send(b"hello")
+        peers: list[int] = []
+        until(lambda: peers.extend(peer for peer, _ in listener.receive()) or bool(peers))
+        sent = 0
+        while not listener.state.swamped:
+            listener.send(peers[0], [bytes(1 << 18)])
+            sent += 1
+            assert sent < 200
+        assert listener.state.take_swamped()[peers[0]] > 1 << 20
+        read = 0
+
+        def has_read() -> bool:
+            nonlocal read
+            listener.receive()
+            if near is not None:
+                read += len(near.receive())
+            else:
+                read += dealer.poll(10) and bool(dealer.recv())
+            return read == sent
+
+        until(has_read)
+        listener.send(peers[0], [b"more"])
+        assert not listener.state.swamped
+    finally:
+        if near is not None:
+            near.close(0)
+        dealer.close(0)
         context.term()
         listener.close(0)
 

@@ -1,14 +1,15 @@
 """What clients have not read is counted; beyond a bound their rows wait, and who reads nothing is given up."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from simulator.scripted import FakeScheduler, hello, task
 
-from scaler.protocol.acceptor import Acceptor, Terms, Unread
+from scaler.protocol.acceptor import Acceptor, Lost, Terms
 from scaler.protocol.channel import ACK_BYTES, Channel, Envelope
 from scaler.protocol.codes import Stream
-from scaler.protocol.messages import Ack, Heartbeat, Task, TaskOutput, TaskResult
+from scaler.protocol.messages import Ack, Heartbeat, HeartbeatEcho, Task, TaskOutput, TaskResult
 from scaler.scheduler.core import events as ev
 
 LIMIT = 10_000
@@ -52,7 +53,7 @@ def session(role: str) -> Acceptor:
     return these
 
 
-def told(these: Acceptor) -> list[Unread]:
+def told(these: Acceptor) -> list[Any]:
     """What the core is told since the last time."""
     unread, these.unread = these.unread, []
     return unread
@@ -92,6 +93,44 @@ def test_agents_are_not_waited_for() -> None:
     for _ in range(20):
         these.send(1, results(1000))
     assert told(these) == []
+
+
+@pytest.mark.parametrize("role", ["client", "agent", "monitor"])
+def test_who_asks_on_and_reads_none_of_the_answers_is_lost(role: str) -> None:
+    """What is not an answer does not count: it may come in any number of what others do."""
+    these, answer = session(role), HeartbeatEcho(0.0, 1)
+    for _ in range(20):
+        these.send(1, results(1000))
+    told(these)
+    few = LIMIT // answer.weight
+    for _ in range(few):
+        these.send(1, answer)
+    assert told(these) == []
+    these.send(1, answer)
+    (lost,) = told(these)
+    assert isinstance(lost, Lost)
+    assert (lost.number, lost.reason.startswith("asks on, and leaves")) == (1, True)
+    these.send(1, answer)
+    assert told(these) == []
+
+
+def test_answers_to_who_has_read_meanwhile_do_not_add_up() -> None:
+    these, answer = session("agent"), HeartbeatEcho(0.0, 1)
+    for read in range(1, 5):
+        for _ in range(20):
+            these.send(1, answer)
+        these.receive(9, Envelope(0, 20 * read, Ack()), 0)
+    assert told(these) == []
+
+
+def test_who_says_that_it_has_read_what_has_not_even_left_is_not_believed() -> None:
+    these = session("client")
+    for _ in range(9):
+        these.send(1, results(1000))
+    assert these.is_believed(9, 9_000)
+    these.receive(9, Envelope(0, 8, Ack()), 0)
+    assert not these.is_believed(9, 9_000)
+    assert not these.is_believed(10, 9_000), "it has no session"
 
 
 # ---- the core ----
