@@ -44,7 +44,7 @@ from scaler.agent.usage import Usage
 from scaler.agent.worker_processes import Zygote
 from scaler.common.long_lived import HeapTrim
 from scaler.common.loop import Loop
-from scaler.protocol.codes import STDOUT, Leaving
+from scaler.protocol.codes import MAX_NAME, STDOUT, Leaving
 from scaler.protocol.messages import Message, ObjectFetch
 from scaler.transport import Address
 
@@ -278,5 +278,6 @@ class AgentShell:
 def log_output(output: ShowOutput) -> None:
     """Put what a task printed into the log, with the task's name."""
     level = logging.INFO if output.stream == STDOUT else logging.WARNING
+    name = output.name[:MAX_NAME]
     for line in output.text.splitlines():
-        logger.log(level, "%s[%d]: %s", output.name, output.row, line)
+        logger.log(level, "%s[%d]: %s", name, output.row, line)

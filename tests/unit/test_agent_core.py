@@ -1,10 +1,11 @@
 """What an agent's core does, case by case; the scheduler and the workers are played by the test."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulator.scripted import FakeAgent, spans
+from simulator.scripted import FakeAgent, as_heard, spans
 from support.counting import calls_of
 
 from scaler.agent.core import events as ev
@@ -12,10 +13,12 @@ from scaler.agent.core.in_hand import DISPATCH_US, SHORT_DISPATCHES, SHORT_US
 from scaler.agent.core.withdrawing import FORCE_PATIENCE
 from scaler.agent.core.worker_lifecycle import SPARE
 from scaler.agent.state.worker_records import QUIET_SECONDS, KillKind, KillReason
+from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
     FRESH,
+    LONGEST_NAME,
     LOST,
     STREAM,
     VALUES_LIST,
@@ -909,6 +912,17 @@ def test_output_is_told_to_clients_that_want_it() -> None:
     fake.give(10, 0, 1, flags=STREAM)
     fake.worker(0, wm.Output(C, 10, "f", 1, "hello\n"))
     assert [message.text for message in fake.heard(TaskOutput)] == ["hello\n"]
+
+
+def test_what_a_worker_calls_its_task_is_cut_where_names_of_tasks_end() -> None:
+    """It is in each line of the log; and the scheduler would take a message with a longer one for none."""
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1, flags=STREAM)
+    fake.worker(0, wm.Output(C, 10, "f" * 100_000, 1, "hello\n"))
+    (said,) = fake.heard(TaskOutput)
+    assert len(said.name) == LONGEST_NAME
+    with pytest.raises(ProtocolError, match="a function's name has at most 1,000 characters"):
+        as_heard(replace(said, name="f" * (LONGEST_NAME + 1)))
 
 
 # ---- workers that are not to be believed -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from simulator.scripted import FakeScheduler, graph, hello, result, root_of, ses
 from support.counting import calls_of
 
 from scaler import defaults
+from scaler.common.line_limit import INTERVAL
 from scaler.common.sorted_numbers import LONGEST
 from scaler.protocol.codes import NO_ROOT
 from scaler.protocol.messages import (
@@ -55,6 +56,7 @@ from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
 from scaler.scheduler.state import root_records
 from scaler.scheduler.state.agent_records import MOST_URGENCIES
 from scaler.scheduler.state.batch_records import AGENT, Batch, attempts_of
+from scaler.scheduler.state.client_records import UNMET_LINES
 from scaler.scheduler.state.function_records import MOST_TALLIES
 from scaler.scheduler.state.validate import validate
 from scaler.serialize.record import decode_error
@@ -835,6 +837,25 @@ def test_kinds_of_rows_of_a_function_that_are_gone_are_not_told_apart_for_ever()
     assert {(("gpu",), 1), ((), 1)} <= function.tallies.keys(), "rows of it wait"
     assert function.unmet <= function.tallies.keys()
     assert validate(fake.core.state) == []
+
+
+def test_of_many_functions_that_need_what_no_agent_has_the_log_names_some_and_counts_the_others() -> None:
+    """Each client has lines of its own."""
+    fake = FakeScheduler(1)
+    clients = fake.client(), fake.client()
+
+    def ask(client: int, first: int, count: int) -> list[str]:
+        fake.log.clear()
+        batches = range(first, first + count)
+        fake.say(client, *[task(10 + n, 1, name=f"f{n}", capabilities=("gpu",)) for n in batches])
+        return [line for line in fake.log if "needs gpu, which no agent has yet" in line]
+
+    assert len(ask(clients[0], 0, 5_000)) == UNMET_LINES
+    assert len(ask(clients[1], 0, 3)) == 3
+    fake.now += INTERVAL
+    (line,) = ask(clients[0], 5_000, 1)
+    assert line.startswith("f5000 needs gpu")
+    assert line.endswith(f"(and {5_000 - UNMET_LINES:,} times since the last such line)")
 
 
 def test_rows_that_take_more_slots_than_any_agent_has_left_wait_for_one_that_comes() -> None:

@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from scaler.transport.notices import INTERVAL, Notices
+from scaler.common.line_limit import INTERVAL
+from scaler.transport.notices import Notices
 from scaler.transport.pending_peers import GRACE, MOST_WAITING, PATIENCE, PendingPeers
 
 

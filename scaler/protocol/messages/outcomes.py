@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import ERROR, FILE, FILED, LOST, SIZE, STORED, Frame, sizes_of
+from scaler.protocol.codes import ERROR, FILE, FILED, LONGEST_NAME, LOST, SIZE, STORED, Frame, sizes_of
 from scaler.protocol.messages.columns import column, u8, u32, u64
 from scaler.protocol.messages.message import MESSAGE_BYTES, Malformed, Message, check_stored, require, rows_in
 
@@ -89,3 +89,6 @@ class TaskOutput(Message):
     @property
     def weight(self) -> int:
         return MESSAGE_BYTES + len(self.text)
+
+    def validate(self) -> None:
+        require(len(self.name) <= LONGEST_NAME, f"a function's name has at most {LONGEST_NAME:,} characters")

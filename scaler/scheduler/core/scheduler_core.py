@@ -527,21 +527,23 @@ class SchedulerCore:
         moves = admission.admit(self.state, client, task)
         function = client.functions.get(task.name)  # None of a batch that is known by another name
         if function is not None and (task.capabilities or task.threads):
-            self._say_whether_unmet(function, (task.capabilities, task.threads or 1))
+            self._say_whether_unmet(client, function, (task.capabilities, task.threads or 1))
         if roots.is_over(self.state, task.root):
             self._run(moves)
             batch = client.batches.get(task.batch)  # another one if it was said before
             return roots.cancel(self.state, self._out, client, (batch,) if batch and batch.task is task else ())
         return moves
 
-    def _say_whether_unmet(self, function: FunctionRecord, demand: Demand) -> None:
-        """Once of each function: its calls may come one by one."""
+    def _say_whether_unmet(self, client: ClientRecord, function: FunctionRecord, demand: Demand) -> None:
+        """Once of each function: its calls may come one by one. Of many functions of a client only some are named."""
         if placement.can_ever_run(self.state, demand):
             function.unmet.discard(demand)
         elif demand not in function.unmet:
             function.unmet.add(demand)
-            words = demand_words(demand)
-            self._out.log("WARNING", f"{function.name} needs {words}, which no agent has yet: its rows wait")
+            more = client.unmet_lines.words(self.state.now)
+            if more is not None:
+                words = demand_words(demand)
+                self._out.log("WARNING", f"{function.name} needs {words}, which no agent has yet: its rows wait{more}")
 
     def _check_task(self, client: ClientRecord, task: Task) -> None:
         if task.spans.tolist() != [0, task.rows]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import field
 
+from scaler.common.line_limit import LineLimit
 from scaler.common.records import entity, record
 from scaler.common.sorted_numbers import SortedNumbers
 from scaler.protocol.messages import Frame
 from scaler.scheduler.state.batch_records import Batch, Row
 from scaler.scheduler.state.function_records import MOST, FunctionRecord
 from scaler.scheduler.state.object_records import ObjectRecord
+
+#: functions of a client that the log names in a minute for what no agent has
+UNMET_LINES = 20
 
 
 @record
@@ -146,6 +150,8 @@ class ClientRecord:
     agents: set[int] = field(default_factory=set)
     #: its rows are held back, as it does not read what it is sent; None: it does
     unread: Unread | None = None
+    #: lines of the log that say what its functions need and no agent has
+    unmet_lines: LineLimit = field(default_factory=lambda: LineLimit(UNMET_LINES))
     #: its rows are held back, as it cancels them one by one
     is_cancelling: bool = False
 
