@@ -98,6 +98,8 @@ _NOWHERE = -1
 #: bytes of messages that a client may leave unread, and the part of them at which they are few again
 UNREAD_BYTES = 64 << 20
 _FEW = 0.5
+#: bytes of answers that a peer may ask for while it leaves that much unread; at a heartbeat a second they take a day
+ANSWERED_BYTES = 64 << 20
 #: what answers a peer at once, however often it asks
 _ANSWERS = frozenset({HeartbeatEcho, ObjectResponse, StoreOffers, TaskClaimResponse, TaskHold})
 #: part of what waits to be sent to a peer that it has not acknowledged, at least; sizes of messages are estimates
@@ -341,7 +343,7 @@ class Acceptor:
     def _note_answered(self, session: _Session, weight: int) -> None:
         """A peer that has much to read is answered: who asks on, and reads none of it, has nothing to say."""
         before, session.answered = session.answered, session.answered + weight
-        if before <= self._terms.unread < session.answered:
+        if before <= ANSWERED_BYTES < session.answered:
             self.unread.append(
                 Lost(session.number, f"asks on, and leaves {session.channel.unread / 1e6:,.0f} MB unread")
             )

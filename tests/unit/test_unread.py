@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from simulator.scripted import FakeScheduler, hello, task
 
+from scaler.protocol import acceptor
 from scaler.protocol.acceptor import Acceptor, Lost, Terms
 from scaler.protocol.channel import ACK_BYTES, Channel, Envelope
 from scaler.protocol.codes import Stream
@@ -96,8 +97,9 @@ def test_agents_are_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("role", ["client", "agent", "monitor"])
-def test_who_asks_on_and_reads_none_of_the_answers_is_lost(role: str) -> None:
+def test_who_asks_on_and_reads_none_of_the_answers_is_lost(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not an answer does not count: it may come in any number of what others do."""
+    monkeypatch.setattr(acceptor, "ANSWERED_BYTES", LIMIT)
     these, answer = session(role), HeartbeatEcho(0.0, 1)
     for _ in range(20):
         these.send(1, results(1000))
@@ -114,7 +116,8 @@ def test_who_asks_on_and_reads_none_of_the_answers_is_lost(role: str) -> None:
     assert told(these) == []
 
 
-def test_answers_to_who_has_read_meanwhile_do_not_add_up() -> None:
+def test_answers_to_who_has_read_meanwhile_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor, "ANSWERED_BYTES", LIMIT)
     these, answer = session("agent"), HeartbeatEcho(0.0, 1)
     for read in range(1, 5):
         for _ in range(20):
