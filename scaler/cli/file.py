@@ -77,6 +77,8 @@ def read_options(path: Path | None, config: type[Config], section: str, must_exi
         if must_exist:
             raise FileError(f"there is no configuration file {path}") from None
         return {}
+    except RecursionError:
+        raise FileError(f"cannot read the configuration file {path}: its values are nested too deep") from None
     except (OSError, ValueError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise FileError(f"cannot read the configuration file {path}: {error}") from error
     known = {name: [setting.name for setting in settings(each)] for name, each in SECTIONS.items()}
@@ -105,6 +107,10 @@ def _refuse_kind(path: Path, setting: Setting, value: object) -> None:
         raise FileError(f"{path}: {setting.name} must be one of {', '.join(setting.choices)}, not {value!r}")
     if not isinstance(value, _TAKEN[setting.kind]) or (isinstance(value, bool) and setting.kind is not bool):
         raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not {value!r}")
+    if "\0" in (value if isinstance(value, (str, list)) else ()) or (
+        isinstance(value, list) and any(isinstance(each, str) and "\0" in each for each in value)
+    ):
+        raise FileError(f"{path}: {setting.name} has a character that no text of an option may have, {value!r}")
     if setting.kind is float and isinstance(value, int) and abs(value) > sys.float_info.max:
         raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not one as large as this")
 

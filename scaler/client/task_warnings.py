@@ -28,7 +28,12 @@ class TaskWarnings:
     def issue(self) -> None:
         """Issue all that have come, in the calling thread. Raises them where its filters make them errors."""
         while self._texts:
-            module, name, message, filename, lineno = json.loads(self._texts.popleft())
+            try:
+                module, name, message, filename, lineno = json.loads(self._texts.popleft())
+            except (ValueError, TypeError, RecursionError):  # a task has written over what its worker says
+                continue
+            if not all(isinstance(text, str) for text in (module, name, message, filename)) or type(lineno) is not int:
+                continue
             registry = self._registries.setdefault(filename, {})
             warning = _warning(_category(module, name), message)
             warnings.warn_explicit(warning, type(warning), filename, lineno, registry=registry)

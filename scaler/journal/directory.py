@@ -33,6 +33,8 @@ READ_AHEAD = 1 << 20
 #: only a part of it
 RESERVE = 8 << 20
 _RESERVED_PART = 1 / 8
+#: bytes that are read of what is no segment: about twice what the longest history has
+SHORT = 1 << 14
 
 
 class JournalError(ScalerError):
@@ -130,7 +132,7 @@ class Directory:
     def has_mark(self, number: int) -> bool:
         """Somebody has marked this directory, last with this number."""
         try:
-            lines = (self.path / "lock").read_bytes().split(b"\n")
+            lines = _short(self.path / "lock").split(b"\n")
         except OSError:
             return False
         return lines[1:2] == [b"%020d" % number]
@@ -152,7 +154,7 @@ class Directory:
 
     def _read_history(self) -> turns.History | None:
         try:
-            return turns.from_bytes((self.path / "history").read_bytes())
+            return turns.from_bytes(_short(self.path / "history"))
         except OSError:
             return None
 
@@ -347,6 +349,14 @@ def _records_of(data: memoryview, number: int) -> Iterator[tuple[Record, int]]:
 def _at_once(path: str, flags: int) -> int:
     """A descriptor, without waiting for who writes, should it be a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _short(path: Path) -> bytes:
+    """What is in a file that is never long, or its beginning. Raises OSError, also if it is no file."""
+    with open(path, "rb", opener=_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        return file.read(SHORT)
 
 
 @contextlib.contextmanager

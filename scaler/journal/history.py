@@ -177,7 +177,7 @@ def from_bytes(data: bytes) -> History | None:
             return None
         is_shared = said.get("shared") is True
         return History(turns, _place(said["floor"]), partner, alone is not False, follows is True, is_shared)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None
 
 

@@ -18,7 +18,8 @@ from support import until
 
 from scaler.cli.journal import journal as cli
 from scaler.journal import records, writer
-from scaler.journal.directory import RESERVE, Directory, JournalError
+from scaler.journal.directory import RESERVE, SHORT, Directory, JournalError
+from scaler.journal.history import MOST_ADDRESS, MOST_TURNS, History, Turn, to_bytes
 from scaler.journal.journal import Journal
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import SEGMENT_HEADER, Cut, Damaged, OtherVersion, Record
@@ -339,6 +340,21 @@ def test_the_command_says_what_can_not_be_believed_and_waits_for_no_pipe(tmp_pat
     (tmp_path / "history").unlink()
     os.mkfifo(tmp_path / "history")
     assert "is no file" in str(check().exception)
+
+
+def test_a_history_that_is_a_pipe_or_has_no_end_is_not_believed_and_not_waited_for(tmp_path):
+    directory = Directory(tmp_path)
+    assert directory.is_history_believed()
+    os.mkfifo(tmp_path / "history")
+    os.mkfifo(tmp_path / "lock")
+    assert (directory.is_history_believed(), directory.history(), directory.has_mark(1)) == (False, History(), False)
+    (tmp_path / "history").unlink()
+    (tmp_path / "history").write_bytes(b"[" * (SHORT + 1))
+    os.truncate(tmp_path / "history", 1 << 40)
+    assert not directory.is_history_believed()
+    most = 2**64 - 1
+    longest = History((Turn(most, most, Place(most, most)),) * MOST_TURNS, partner="\1" * MOST_ADDRESS)
+    assert SHORT / 3 < len(to_bytes(longest)) < SHORT / 1.9
 
 
 def test_a_pipe_among_the_segments_is_one_line_and_is_not_waited_for(tmp_path, some):

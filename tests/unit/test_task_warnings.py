@@ -54,3 +54,15 @@ def test_a_warning_comes_with_its_text_whatever_its_constructor_takes(
         warnings.simplefilter("always")
         known.issue()
     assert [(type(each.message), str(each.message), each.lineno) for each in caught] == [(comes_as, str(warning), 7)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, "3", "[1, 2]", '["m", "n", 3, "file", 1]', '["m", "n", "text", "file", null]']
+)
+def test_what_is_no_warning_is_passed_over_and_the_next_one_comes(text: str) -> None:
+    """A task may have written over what its worker says."""
+    of_tasks = TaskWarnings()
+    of_tasks.add(text)
+    of_tasks.add(json.dumps(["builtins", "UserWarning", "so", "task.py", 3]))
+    with pytest.warns(UserWarning, match="^so$"):
+        of_tasks.issue()
