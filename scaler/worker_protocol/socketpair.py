@@ -1,5 +1,7 @@
-"""Messages between an agent and its workers, one after the other over a stream socketpair: u64 length and the message.
+"""Messages between an agent and its workers, one after the other over a stream socketpair: a head and the message.
 
+The head is a u64: the length, and above it a mark. A task may write to its worker's descriptors; behind a few bytes of
+its own a length would be another one, and the rest of a message that nobody sends would be waited for.
 What the messages look like is `encoding.py`'s to say; each end reads with the one of its functions that is for it.
 """
 
@@ -19,7 +21,9 @@ from scaler.worker_protocol.messages import FromWorker, ToWorker
 
 M = TypeVar("M")
 
-_LENGTH = struct.Struct("=Q")
+_HEAD = struct.Struct("=Q")
+#: the upper bytes of a head, which differ from each other and from those of a length
+_MARK, _MARK_SHIFT = 0xA7C5, 48
 _CHUNK = 1 << 18
 #: pieces for one system call
 _PIECES = 64
@@ -32,8 +36,13 @@ LARGEST_MESSAGE = 1 << 33
 
 def framed(body: bytes) -> tuple[bytes, ...]:
     """A message with its length before it, as pieces to send one after the other; a large one is not copied."""
-    length = _LENGTH.pack(len(body))
-    return (length + body,) if len(body) < _CHUNK else (length, body)
+    begin = head(len(body))
+    return (begin + body,) if len(body) < _CHUNK else (begin, body)
+
+
+def head(length: int) -> bytes:
+    """What comes before a message of so many bytes."""
+    return _HEAD.pack(_MARK << _MARK_SHIFT | length)
 
 
 class Receiver(Generic[M]):
@@ -96,7 +105,10 @@ class Receiver(Generic[M]):
         """Move complete messages from the buffer to `messages`; return the size of buffer that the next one needs."""
         begin, filled, wanted = 0, self._filled, 0
         while filled - begin >= 8:
-            (length,) = _LENGTH.unpack_from(view, begin)
+            (found,) = _HEAD.unpack_from(view, begin)
+            if found >> _MARK_SHIFT != _MARK:
+                raise MalformedMessage("it does not begin as one does: a task may have written to its descriptor")
+            length = found & (1 << _MARK_SHIFT) - 1
             end = begin + 8 + length
             if end > filled:
                 if length > LARGEST_MESSAGE:

@@ -16,7 +16,7 @@ from scaler.worker_protocol.encoding import (
     read_by_worker,
     to_worker,
 )
-from scaler.worker_protocol.socketpair import LARGEST_MESSAGE, Receiver
+from scaler.worker_protocol.socketpair import LARGEST_MESSAGE, Receiver, framed, head
 
 RUN = wm.Run(
     1, 7, 100, 2, 4, 1, (7, 1), (7, 2), 5, -3, "f", b"\1\0\0\0" * 2, b"xy", [[((7, 9), -1)], []],
@@ -110,11 +110,11 @@ def test_messages_that_are_cut_off_or_too_long_are_malformed(message: wm.FromWor
 def test_counts_that_lie_cost_no_memory() -> None:
     """They name more spans, dispatches or bytes than any machine has room for."""
     most32, most64 = (1 << 32) - 1, (1 << 64) - 1
-    head = struct.pack("=QIQQQBQQIQ", 1, 7, 100, 0, 1 << 40, STORED, 0, 0, most32, most64)
+    span = struct.pack("=QIQQQBQQIQ", 1, 7, 100, 0, 1 << 40, STORED, 0, 0, most32, most64)
     for data in (
         b"\1" + struct.pack("=II", most32, 0),
         b"\1" + struct.pack("=II", 0, most32),
-        b"\1" + struct.pack("=II", 1, 0) + head,
+        b"\1" + struct.pack("=II", 1, 0) + span,
         b"\2" + struct.pack("=QIBQQ", 1, most32, 0, 0, 0),
         b"\3" + struct.pack("=I", most32),
         b"\4" + struct.pack("=IQBIQ", 7, 1, 1, most32, most64),
@@ -129,9 +129,21 @@ def test_what_was_said_before_the_garbage_is_read_and_nothing_after_it() -> None
         receiver = Receiver(its, read_by_agent)
         good = [from_worker(message) for message in SAID]
         for data in (*good, b"\xffgarbage", good[0]):
-            ours.sendall(struct.pack("=Q", len(data)) + data)
+            ours.sendall(b"".join(framed(data)))
         assert receiver.read() == SAID
         assert receiver.broken == "it begins with 255"
+
+
+@pytest.mark.parametrize("count", range(1, 18))
+def test_a_few_bytes_before_a_message_are_not_taken_for_a_part_of_its_length(count: int) -> None:
+    """A task has written to its worker's descriptor: the agent would wait for the rest of a message for ever."""
+    for byte in (b"\0", b'"', b"\xa7", b"\xc5", b"\xff"):
+        ours, its = socket.socketpair()
+        with ours, its:
+            receiver = Receiver(its, read_by_agent)
+            ours.sendall(byte * count + b"".join(framed(from_worker(SAID[0]))))
+            assert receiver.read() == []
+            assert "a task may have written to its descriptor" in str(receiver.broken)
 
 
 def test_who_reads_in_turns_gets_all_in_order_and_few_at_a_time() -> None:
@@ -141,7 +153,7 @@ def test_who_reads_in_turns_gets_all_in_order_and_few_at_a_time() -> None:
         lines = [wm.Output(1, 2, "f", 1, f"{n} " + "x" * (5_000 if n == 30 else 50)) for n in range(60)]
         for line in lines:
             data = from_worker(line)
-            ours.sendall(struct.pack("=Q", len(data)) + data)
+            ours.sendall(b"".join(framed(data)))
         turns = [receiver.read()]
         while turns[-1]:
             turns.append(receiver.read())
@@ -153,13 +165,13 @@ def test_a_length_that_lies_costs_no_memory() -> None:
     ours, its = socket.socketpair()
     with ours, its:
         receiver = Receiver(its, read_by_agent)
-        ours.sendall(struct.pack("=Q", LARGEST_MESSAGE) + b"x" * 100)
+        ours.sendall(head(LARGEST_MESSAGE) + b"x" * 100)
         assert receiver.read() == []
         assert receiver.broken is None
         assert len(receiver._buffer) < 1 << 20
     ours, its = socket.socketpair()
     with ours, its:
         receiver = Receiver(its, read_by_agent)
-        ours.sendall(struct.pack("=Q", LARGEST_MESSAGE + 1) + b"x" * 100)
+        ours.sendall(head(LARGEST_MESSAGE + 1) + b"x" * 100)
         assert receiver.read() == []
         assert "its length" in str(receiver.broken)
