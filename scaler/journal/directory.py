@@ -132,7 +132,8 @@ class Directory:
     def has_mark(self, number: int) -> bool:
         """Somebody has marked this directory, last with this number."""
         try:
-            lines = _short(self.path / "lock").split(b"\n")
+            with open(self.path / "lock", "rb", opener=_at_once) as file:
+                lines = file.read(SHORT).split(b"\n")
         except OSError:
             return False
         return lines[1:2] == [b"%020d" % number]
@@ -154,7 +155,8 @@ class Directory:
 
     def _read_history(self) -> turns.History | None:
         try:
-            return turns.from_bytes(_short(self.path / "history"))
+            with open(self.path / "history", "rb") as file:
+                return turns.from_bytes(file.read(SHORT))
         except OSError:
             return None
 
@@ -349,14 +351,6 @@ def _records_of(data: memoryview, number: int) -> Iterator[tuple[Record, int]]:
 def _at_once(path: str, flags: int) -> int:
     """A descriptor, without waiting for who writes, should it be a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _short(path: Path) -> bytes:
-    """What is in a file that is never long, or its beginning. Raises OSError, also if it is no file."""
-    with open(path, "rb", opener=_at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no file")
-        return file.read(SHORT)
 
 
 @contextlib.contextmanager

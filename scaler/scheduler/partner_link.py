@@ -120,8 +120,8 @@ class PartnerLink:
             except ProtocolError as error:
                 said = self._initiator.reject(str(error))
             if isinstance(said, (Rejected, Broken)):
-                if self._initiator.is_elsewhere:  # it steps down and begins anew, which the log says already
-                    self._trouble = said.reason
+                if isinstance(said, Broken) and self._initiator.is_elsewhere:
+                    self._trouble = said.reason  # it steps down and begins anew, which the log says already
                 return reports, said.reason
             if isinstance(said, PartnerReport):
                 self._trouble = ""

@@ -269,7 +269,7 @@ def test_columns_of_tasks_stand_below_each_other_whatever_hosts_are_called(monke
     asked.task_lines.return_value = iter(lines)
     monkeypatch.setattr(cli_questions, "session", lambda *_: asked)
     assert call(command, "scaler", ["tasks", "tcp://head:1"]) == 0
-    assert {width(line.rstrip().rpartition(" ")[0]) for line in capsys.readouterr().out.splitlines()} == {50}
+    assert {width(line.rstrip().rpartition(" ")[0]) for line in capsys.readouterr().out.splitlines()} == {51}
 
 
 class Screen(io.StringIO):

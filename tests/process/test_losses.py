@@ -256,7 +256,7 @@ def test_a_task_that_writes_to_its_workers_sockets_costs_that_worker_alone(start
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "is ended, and another one is started" in line]
     assert "which ran" in line
     assert "scribble" in line
-    assert "its length would be" in line
+    assert "it does not begin as one does: a task may have written to its descriptor" in line
 
 
 def test_an_agent_that_looks_at_itself_after_each_step_goes_on_through_losses(daemons):
