@@ -107,9 +107,7 @@ def _refuse_kind(path: Path, setting: Setting, value: object) -> None:
         raise FileError(f"{path}: {setting.name} must be one of {', '.join(setting.choices)}, not {value!r}")
     if not isinstance(value, _TAKEN[setting.kind]) or (isinstance(value, bool) and setting.kind is not bool):
         raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not {value!r}")
-    if "\0" in (value if isinstance(value, (str, list)) else ()) or (
-        isinstance(value, list) and any(isinstance(each, str) and "\0" in each for each in value)
-    ):
+    if any(isinstance(each, str) and "\0" in each for each in (value if isinstance(value, list) else [value])):
         raise FileError(f"{path}: {setting.name} has a character that no text of an option may have, {value!r}")
     if setting.kind is float and isinstance(value, int) and abs(value) > sys.float_info.max:
         raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not one as large as this")

@@ -13,11 +13,12 @@ import click
 
 from scaler.cli.asking import ADDRESS, asking_command, quietly, session
 from scaler.errors import UnknownTask
+from scaler.protocol.codes import TASK_STATES
 
 #: tasks that are shown unless more are asked for
 SHOWN = 1_000
 
-STATES = click.Choice(["waiting", "queued", "agent", "done", "failed", "cancelled"])
+STATES = click.Choice(TASK_STATES)
 
 
 def _tasks(

@@ -24,9 +24,9 @@ from scaler.monitor.listing import Filters, Listed, listed, status
 from scaler.monitor.output import LastOutput, output_of, place_of
 from scaler.monitor.reading import decoded
 from scaler.monitor.snapshot import Snapshot
+from scaler.protocol.codes import TASK_STATES
 from scaler.protocol.messages import MAX_PAGE, Message, Query, QueryResult, Watch
 from scaler.protocol.messages import Snapshot as SnapshotMessage
-from scaler.protocol.messages.asking import TASK_STATES
 from scaler.transport import Security
 
 M = TypeVar("M", bound=Message)

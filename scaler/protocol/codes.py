@@ -24,6 +24,8 @@ NO_ROOT = (1 << 64) - 1
 MAX_WORKERS = 100_000
 #: numbers of clients and agents are below this
 MAX_NUMBER = 1 << 31
+#: where a task can be, and how it can have ended, as people read it
+TASK_STATES = ("waiting", "queued", "agent", "done", "failed", "cancelled")
 #: characters of a function's name, as a monitor is shown it, at most
 MAX_NAME = 200
 #: characters that a function, a client or an agent is called by, at most: they are in each line that is said of it

@@ -344,11 +344,8 @@ class Server:
         """
         for connection, waiting in listener.state.take_swamped().items():
             if not self._composition.is_believed(connection, waiting):
-                origin, words = (
-                    listener.origin_of(connection),
-                    "a peer at %s says that it has read %d MB that wait for it",
-                )
-                listener.state.notices.warn(words + ": its connection is closed", origin, waiting / 1e6)
+                words = "a peer at %s says that it has read %d MB that wait for it: its connection is closed"
+                listener.state.notices.warn(words, listener.origin_of(connection), waiting / 1e6)
                 listener.disconnect(connection)
                 self._composition.part(connection, now)
 

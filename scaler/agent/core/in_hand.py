@@ -94,7 +94,7 @@ def make_way(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
             continue
         own = ready.local.get(worker.slot)
         last = worker.dispatches[next(reversed(worker.dispatches))].origin
-        if own is None and last.urgency >= most and last.share in shares and len(shares) == 1:
+        if own is None and last.urgency >= most and shares == {last.share}:
             continue
         if not worker.is_crowded:
             continue

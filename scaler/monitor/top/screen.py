@@ -147,8 +147,8 @@ def _sayings(looking: Looking, seen: Seen, columns: int, now: float) -> Iterator
         since = (f"no scheduler since {moment(seen.since, now)}", ALERT)
         yield _Said([since, (f" ({inert(seen.reason)})" if seen.reason else "", DIM)], [since])
     elif seen.silence:
-        whole, short = (f"{words} heard for {seen.silence} s" for words in ("the scheduler has not been", "not"))
-        yield _Said([(whole, ALERT)], [(short, ALERT)])
+        whole = f"the scheduler has not been heard for {seen.silence} s"
+        yield _Said([(whole, ALERT)], [(f"not heard for {seen.silence} s", ALERT)])
     if seen.is_connected and seen.snapshot is not None:
         scheduler = seen.snapshot.scheduler
         exposure, notice = exposure_of(scheduler), notice_of(scheduler)

@@ -4,13 +4,11 @@ from dataclasses import field
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import Frame
+from scaler.protocol.codes import TASK_STATES, Frame
 from scaler.protocol.messages.message import Message, require
 
 #: rows of an answer, at most
 MAX_PAGE = 2_000
-#: where a task can be, and how it can have ended
-TASK_STATES = ("waiting", "queued", "agent", "done", "failed", "cancelled")
 
 
 @record

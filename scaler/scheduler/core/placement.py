@@ -347,15 +347,21 @@ def _fill(
         agent, rows = choose_next(queue, group, later)
         if agent is None:
             return
-        members = state.groups[agent.capabilities]
         if state.limited and not agent.has_time_for(queue.head.function.duration_us, state.now):
-            if len(passed) >= MOST_PASSED:
+            if not _pass_over(state, agent, passed):
                 return
-            passed.append(agent)
-            members.remove(agent)
             continue
         yield from _give_some(state, queue, rows, agent, group.slots)
-        members.rotate(agent)
+        state.groups[agent.capabilities].rotate(agent)
+
+
+def _pass_over(state: ClusterState, agent: AgentRecord, passed: list[AgentRecord]) -> bool:
+    """An agent has its turn and no time for the next rows: others are looked at; False if enough were passed over."""
+    if len(passed) >= MOST_PASSED:
+        return False
+    passed.append(agent)
+    state.groups[agent.capabilities].remove(agent)
+    return True
 
 
 def _give_some(
@@ -466,15 +472,12 @@ def _beyond_windows(
                 agent, rows = _next_lacking(state, head, group)
                 if agent is None:
                     break
-                members = state.groups[agent.capabilities]
                 if state.limited and not agent.has_time_for(head.function.duration_us, state.now):
-                    if len(passed) >= MOST_PASSED:
+                    if not _pass_over(state, agent, passed):
                         return
-                    passed.append(agent)
-                    members.remove(agent)
                     continue
                 yield Give(queue, rows, agent, head)
-                members.rotate(agent)
+                state.groups[agent.capabilities].rotate(agent)
 
 
 def _may_go_beyond(state: ClusterState, batch: Batch) -> bool:

@@ -33,7 +33,7 @@ def agent_for(state: ClusterState, batch: Batch, row: int) -> AgentRecord | None
             return None
     with _copies(state, {number: _with_own_load(agent) for number, agent in state.agents.items()}) as tried:
         for queue, rows, agent, of in placement.share_out(tried):
-            given, lo, hi = queue.take(rows, (of or queue.head).function.duration_us, of.share if of else None)
+            given, lo, hi = transitions.take_next(queue, rows, of)
             agent.load.outstanding += (hi - lo) * given.slots
             if given.is_special:
                 transitions.count_special(agent.load, given, hi - lo)

@@ -144,14 +144,16 @@ def take_up(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRec
     state.unsorted[agent] = None
 
 
+def take_next(ready: SpanQueue[Batch], rows: int, of: Batch | None) -> tuple[Batch, int, int]:
+    """The next rows of a queue, or of the share of a batch, at most so many and of one batch. IndexError if empty."""
+    return ready.take(rows, (of or ready.head).function.duration_us, of.share if of else None)
+
+
 def place_queued(
     state: ClusterState, ready: SpanQueue[Batch], rows: int, agent: AgentRecord, of: Batch | None = None
 ) -> tuple[Batch, int, int]:
-    """The next rows of a queue, or of the share of a batch, are given to an agent: at most so many and of one batch.
-
-    Raises IndexError if the queue is empty.
-    """
-    batch, lo, hi = ready.take(rows, (of or ready.head).function.duration_us, of.share if of else None)
+    """What `take_next` finds is given to an agent."""
+    batch, lo, hi = take_next(ready, rows, of)
     column, after, facts = batch.place, AGENT + agent.number, state.facts
     if column[lo] != QUEUED or (hi - lo > 1 and not batch.are_in(lo, hi, QUEUED)):
         raise _illegal(batch, lo, hi, _AT_AGENT, Cause.PLACED)

@@ -55,23 +55,8 @@ class Stories:
         known = {(f.client, f.batch): f.name for f in told if f.batch <= row < f.batch + f.rows}
         return [(*key, name) for key, name in known.items()]
 
-    def ended_as(self, client: int, batch: int, row: int) -> str:
-        """How a row ended whose batch is over: as its last move says; without a move to an end, with its client."""
-        word = "cancelled"
-        for _, facts in self._steps:
-            for fact in facts:
-                if type(fact) is tuple:
-                    moved: Any = fact
-                    if moved[1] == batch and moved[0] == client and moved[2] <= row < moved[3]:
-                        ended = moved[5] == DONE
-                        word = ENDINGS.get(moved[6], Ending.DONE).name.lower() if ended else "cancelled"
-        return word
-
-    def of(self, client: int, batch: int, row: int, lines: int = LINES) -> list[str]:
-        """What happened to a row, a line each, oldest first, the middle left out if there are more than `lines`.
-
-        Costs a look at all facts that are kept.
-        """
+    def _found(self, client: int, batch: int, row: int) -> tuple[list[tuple[float, Fact]], dict[int, str]]:
+        """The facts that concern a row, oldest first, and when they were told; and the names of agents."""
         found: list[tuple[float, Fact]] = []
         agents = {number: agent.name for number, agent in self._state.agents.items()}
         for when, facts in (*self._steps, (self._state.now, self._state.facts.told)):
@@ -84,6 +69,25 @@ class Stories:
                     agents[fact.number] = fact.name
                 elif _is_of(fact, client, batch, row):
                     found.append((when, fact))
+        return found, agents
+
+    def ended_as(self, client: int, batch: int, row: int) -> str:
+        """How a row ended whose batch is over: as its last move says; without a move to an end, with its client.
+
+        Costs a look at all facts that are kept, as `of` does.
+        """
+        found, _ = self._found(client, batch, row)
+        moves: list[Any] = [fact for _, fact in found if type(fact) is tuple]
+        if not moves or moves[-1][5] != DONE:
+            return Ending.CANCELLED.name.lower()
+        return ENDINGS.get(moves[-1][6], Ending.DONE).name.lower()
+
+    def of(self, client: int, batch: int, row: int, lines: int = LINES) -> list[str]:
+        """What happened to a row, a line each, oldest first, the middle left out if there are more than `lines`.
+
+        Costs a look at all facts that are kept.
+        """
+        found, agents = self._found(client, batch, row)
         if not found:
             return ["nothing is known of it any more"]
         began = found[0][0]
