@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-slurm test-ssh test-pbs test-sge test-jobs test-kubernetes check format bench sim sim-long fuzz soak kills mutants compat compat-all clean
+.PHONY: help demo test test-browser test-interrupts test-slurm test-ssh test-pbs test-sge test-jobs test-kubernetes check format bench sim sim-long fuzz soak kills mutants compat compat-all clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,9 @@ test-browser: $(JUPYTER) ## install Chromium (Debian, as root) if it is missing,
 	@command -v chromium chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver
 	$(BIN)/python -m pytest -rs $(PYTEST_ARGS) tests/process/test_browser.py
 	$(BIN)/python -m pytest -m heavy -rs $(PYTEST_ARGS) tests/jupyter
+
+test-interrupts: $(READY) ## press Ctrl-C in every program in every state, and have a signal at every point of a call (a minute)
+	$(BIN)/python -m pytest -n 3 -m heavy $(PYTEST_ARGS) tests/process/test_interrupts.py tests/api/test_signal_handlers.py
 
 test-ssh: $(READY) ## install OpenSSH's server (Debian, as root) if it is missing, and try hosts by ssh: 20 of them, each with an sshd
 	@test -x /usr/sbin/sshd || apt-get install -y --no-install-recommends openssh-server

@@ -41,14 +41,15 @@ EACH_POINT = """
 """
 
 
-def test_a_signal_at_any_point_of_a_call_leaves_an_executor_that_ends(scripts):
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.heavy), 3])
+def test_a_signal_at_any_point_of_a_call_leaves_an_executor_that_ends(scripts, every):
     text = scripts.run(
         EACH_POINT
-        + """
+        + f"""
     with scaler.Executor(2) as pool:
         client = pool.client
         pool.submit(abs, -1).result()
-        assert signals_at_each_point(lambda: pool.submit(abs, -1), works_on, 3) > 100
+        assert signals_at_each_point(lambda: pool.submit(abs, -1), works_on, {every}) > 100
         assert signals_at_each_point(lambda: list(pool.map(abs, range(300))), works_on, 201) > 10
     print("ended")
     """,

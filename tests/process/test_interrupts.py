@@ -224,7 +224,7 @@ def _meetings():
             yield pytest.param(user, state, marks=() if is_quick else pytest.mark.heavy)
 
 
-@pytest.mark.parametrize(("user", "state"), _meetings())
+@pytest.mark.parametrize(("user", "state"), list(_meetings()))
 def test_one_ctrl_c_ends_a_program(terminals, traces, tmp_path, user, state):
     began = tmp_path / "began"
     terminal = terminals.run(program_of(user, state), str(began))
