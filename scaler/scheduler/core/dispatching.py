@@ -12,7 +12,7 @@ from scaler.scheduler.state.client_records import ClientRecord
 def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list[tuple[int, int]]) -> Task:
     """The message that gives these rows of a batch, and the objects they need and it lacks, to an agent."""
     source, flags = batch.task, batch.task.flags
-    if any(batch.is_recomputing(lo, hi) for lo, hi in spans):
+    if batch.lineage is not None and any(batch.is_recomputing(lo, hi) for lo, hi in spans):
         flags |= APART  # the scheduler needs each value, and does not look into a list that a worker wrote
     if (
         source.form == EACH

@@ -352,7 +352,7 @@ def _fill(
                 return
             continue
         yield from _give_some(state, queue, rows, agent, group.slots)
-        state.groups[agent.capabilities].rotate(agent)
+        rotate(state, agent)
 
 
 def _pass_over(state: ClusterState, agent: AgentRecord, passed: list[AgentRecord]) -> bool:

@@ -129,12 +129,13 @@ def forward(state: ClusterState, out: Outgoing, agent: AgentRecord, client: Clie
     batches, pairs, outcomes, durations = message.batches, message.spans, message.outcomes, message.durations
     place, known = AGENT + agent.number, client.batches
     if len(batches) == 1:
-        batch, lo, hi = known.get(batches[0]), pairs[0], pairs[1]
+        batch, (lo, hi), us = known.get(batches[0]), pairs, durations[0]
         if batch is None or not _is_plain(batch, lo, hi, outcomes[0], place):
             return False
         out.send(client.number, message)
-        _end(state, batch, lo, hi, durations[0])
-        _learn(state, agent, batch, hi - lo, durations[0])
+        finishing.finish_forwarded(state, batch, lo, hi)
+        batch.function.durations.add(hi - lo, us)
+        placement.learn_duration(agent, batch.function.learn(hi - lo, us), state.now)
         return True
     ended: list[tuple[Batch, int, int, int]] = []
     for number, lo, hi, outcome, us in zip(batches, pairs[::2], pairs[1::2], outcomes, durations, strict=True):
@@ -185,7 +186,7 @@ def _is_plain(batch: Batch, lo: int, hi: int, outcome: int, place: int) -> bool:
         outcome <= VALUES_EACH
         and not (batch.keeps or batch.waiters)
         and hi <= batch.rows
-        and batch.are_in(lo, hi, place)
+        and (batch.place[lo] == place if hi - lo == 1 else batch.are_in(lo, hi, place))  # a call less
         and not (batch.lineage is not None and batch.is_recomputing(lo, hi))
     )
 

@@ -157,9 +157,18 @@ class AgentGroup:
 
     def rotate(self, agent: AgentRecord) -> None:
         """Sort an agent that was given rows: others have their turn before it."""
-        if self.agents > 1:
-            self.remove(agent)
         self.sort(agent)
+        if self.agents > 1:
+            self._put_last(agent)
+
+    def _put_last(self, agent: AgentRecord) -> None:
+        for members in (self.idle, self.shallow, self.open, self.busy, self.surplus):
+            if agent in members:
+                members.move_to_end(agent)
+        for width, group in self.wider.items():
+            if width > agent.load.slots:
+                break
+            group._put_last(agent)
 
     def forget(self, agent: AgentRecord) -> None:
         """An agent is gone, and with it wider groups that it was the last one of."""
