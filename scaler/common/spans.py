@@ -284,6 +284,10 @@ class SpanQueue(Generic[B]):
         found = self._shares.get(share)
         return found.lines[0].end.after.batch if found is not None else None
 
+    def heads(self, most: int) -> list[B]:
+        """The batches whose rows are next of each share, in the order of their turns, at most so many."""
+        return [share.lines[0].end.after.batch for share in islice(self._turns, most)]
+
     @property
     def are_several(self) -> bool:
         """There are rows of several shares."""
@@ -332,12 +336,22 @@ class SpanQueue(Generic[B]):
             self._settle(line)
         return batch, lo, hi
 
-    def _charge(self, share: _Share[B], line: _Line[B], used: float) -> None:
-        turns, lines = self._turns, share.lines
+    def charge(self, share: int, us: float) -> None:
+        """Workers have run something else for a share than rows that were taken here, and others waited meanwhile."""
+        found = self._shares.get(share)
+        if found is not None:
+            self._note_used(found, min(us, MOST_US))
+
+    def _note_used(self, share: _Share[B], used: float) -> None:
+        turns = self._turns
         share.used += used
         if len(turns) > 1:
             turns.remove(share)
             turns.insert(bisect_right(turns, share.used, key=_USED), share)
+
+    def _charge(self, share: _Share[B], line: _Line[B], used: float) -> None:
+        turns, lines = self._turns, share.lines
+        self._note_used(share, used)
         if self._past:
             least = turns[0].used
             self._past = {key: past for key, past in self._past.items() if past > least}

@@ -67,6 +67,8 @@ class _Worker:
         self.lock = threading.RLock()
         #: what `blocked` was told, without their `unblocked`
         self.waits: set[object] = set()
+        #: the row that runs is to leave to others what it waits for next
+        self.is_to_yield = False
 
 
 class _Acting(threading.local):
@@ -211,6 +213,21 @@ def blocked(wait: object) -> None:
 def unblocked(wait: object) -> None:
     """This wait has ended, if it was told of; the last one tells the agent."""
     _change(lambda waits: waits.discard(wait))
+
+
+def note_yield(is_wanted: bool) -> None:
+    """The agent says whether the task that runs is to leave what it waits for to others."""
+    if _worker is not None:
+        _worker.is_to_yield = is_wanted
+
+
+def take_yield() -> bool:
+    """Say whether the task that runs is to leave what it waits for to others; one wait that does so is enough."""
+    worker = _worker
+    if worker is None or not worker.is_to_yield:
+        return False
+    worker.is_to_yield = False
+    return True
 
 
 def end_waits() -> None:

@@ -44,6 +44,7 @@ from scaler.worker_protocol.messages import (
     TailResponse,
     ToWorker,
     Unfit,
+    Yield,
 )
 from scaler.worker_protocol.progress import LEFT_CELL, NO_THREAD
 from scaler.worker_protocol.socketpair import BlockingSender, Receiver
@@ -152,6 +153,8 @@ def _obey(control: socket.socket, runner: RowRunner, tell_tail: Callable[[TailRe
                     runner.recall(message)
                 elif isinstance(message, Flush):
                     runner.flush()
+                elif isinstance(message, Yield):
+                    context.note_yield(message.is_wanted)
                 elif isinstance(message, Publish):
                     runner.publish(message.keys)
                 elif isinstance(message, Drop):

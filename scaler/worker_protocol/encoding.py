@@ -58,6 +58,7 @@ from scaler.worker_protocol.messages import (
     Unblocked,
     Unfiled,
     Unfit,
+    Yield,
 )
 
 Bytes = bytes | memoryview
@@ -68,7 +69,7 @@ class MalformedMessage(Exception):
 
 
 # ---- agent to worker -------------------------------------------------------------------------------------------------
-_TO_WORKER: tuple[type[ToWorker], ...] = (Run, Drop, Surroundings, Quit, Recall, Flush, Publish, TailRequest)
+_TO_WORKER: tuple[type[ToWorker], ...] = (Run, Drop, Surroundings, Quit, Recall, Flush, Publish, TailRequest, Yield)
 _NUMBERS = {kind: number for number, kind in enumerate(_TO_WORKER)}
 
 

@@ -1,7 +1,8 @@
 """The messages between an agent and its workers, one class each.
 
     agent ──task socket──────► worker     Run, Drop, Surroundings, Quit              read between two rows
-    agent ──control socket───► worker     Recall, Flush, Publish, Drop               read while user code runs
+    agent ──control socket───► worker     Recall, Flush, Yield, Publish, Drop, TailRequest
+                                                                                  read while user code runs
     worker ──task socket─────► agent      Ready, Results, Returned, Published, Output, Blocked, Unblocked,
                                          Leaving, Unfit, TailResponse, Unfiled, Preloading,
                                          Crowded
@@ -96,6 +97,12 @@ class Recall(NamedTuple):
 
 class Flush(NamedTuple):
     """Tell now of the rows that have ended."""
+
+
+class Yield(NamedTuple):
+    """Others' rows are kept waiting by what the task runs that waits: it is to leave that to them, or need not."""
+
+    is_wanted: bool
 
 
 class Publish(NamedTuple):
@@ -245,7 +252,7 @@ class Unfit(NamedTuple):
     why: str
 
 
-ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish | TailRequest
+ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish | TailRequest | Yield
 FromWorker: TypeAlias = (
     Ready
     | Results

@@ -301,3 +301,25 @@ def test_a_client_whose_cluster_has_ended_leaves_at_once(start_cluster, connect)
     cluster.shutdown()
     with within(0.3, "it looks for another one in vain"):
         client.disconnect()
+
+
+def endless(client, path):
+    """Waits for one task of its own after the other, until there is a file."""
+    while not os.path.exists(path):
+        client.submit(square, client.submit(square, 2).result()).result()
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+@pytest.mark.parametrize("priority", [0, 1])
+def test_trees_of_tasks_that_wait_hold_up_no_others(start_cluster, connect, n_workers, priority, tmp_path):
+    """Each worker has a tree that runs what it waits for itself, and would do so for ever."""
+    address = start_cluster(n_workers)
+    client, other = connect(address), connect(address)
+    end = tmp_path / "end"
+    trees = [client.submit(endless, client, str(end)) for _ in range(n_workers)]
+    within(20, lambda: all(tree.running() for tree in trees))
+    results = [other.with_options(priority=priority).submit(square, n) for n in range(20)]
+    assert [result.result(20) for result in results] == [n * n for n in range(20)]
+    assert not any(tree.done() for tree in trees)
+    end.touch()
+    assert [tree.result(20) for tree in trees] == [None] * n_workers

@@ -134,3 +134,14 @@ def test_a_copy_has_the_same_spans_and_turns_and_its_own_rows() -> None:
     assert list(copied) == list(made) == [(OTHER, 0, 3), (A, 1, 2), (A, 2, 4)]
     assert copied.take(9) == (OTHER, 0, 3)
     assert (made.rows, copied.rows) == (6, 3)
+
+
+def test_what_ran_for_a_share_elsewhere_counts_as_its_own() -> None:
+    made = queue((A, 0, 4), (OTHER, 0, 4))
+    first = made.head.share
+    made.charge(first, 1.0)
+    assert made.head.share != first
+    made.charge(99, 1.0)
+    assert (
+        [batch.share for batch in made.heads(9)] == [OTHER.share, A.share] == [batch.share for batch in made.heads(2)]
+    )

@@ -219,6 +219,7 @@ def _hand_over(
     if worker.state is IDLE:
         worker.note_heard(state.now)
         worker.has_waited = worker.gives_back = False
+        state.workers.nesting.pop(worker.slot, None)
         worker_moves.move(state, worker, BUSY)
     out.add(ToWorker(worker.slot, _run_message(state, out, worker, dispatch)))
     return dispatch

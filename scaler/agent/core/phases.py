@@ -22,6 +22,7 @@ from scaler.agent.core import (
     staging,
     supervising,
     worker_lifecycle,
+    yielding,
 )
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
@@ -69,6 +70,7 @@ PHASES = (
     Phase("leave", ("departure.reason",), leaving.attend, "departure.drain_at"),
     Phase("hand out rows", _READY, _hand_out),
     Phase("replace worn workers", ("follow_ups.workers",), _replace_worn),
+    Phase("have trees of tasks yield", ("workers.nesting",), yielding.attend),
     Phase("tell the scheduler", ("memory.is_full", "pulse.said_full"), heartbeat.attend, "pulse.next"),
     Phase("attend to workers", ("workers",), supervising.attend),  # in every step
 )

@@ -6,7 +6,7 @@ parked for the next time; the others end.
 
 import math
 
-from scaler.agent.core import bringing, dispatching, preloads, staging, worker_commands
+from scaler.agent.core import bringing, dispatching, preloads, staging, worker_commands, yielding
 from scaler.agent.core.events import Sampled, StartWorker
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import worker_moves
@@ -95,6 +95,7 @@ def take_ready(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
 def take_blocked(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
     """The task of a worker waits for other tasks."""
     worker.blocked = state.follow_ups.workers = True
+    yielding.note_blocked(state, worker)
     if worker.is_crowded:  # handed out when it was about to wait
         worker_commands.recall(state, out, worker, keep=0)
     staging.evict(state, out, worker.slot)

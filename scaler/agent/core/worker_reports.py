@@ -175,6 +175,7 @@ def take_returned(state: HostState, out: Outgoing, worker: WorkerRecord, message
         dispatch_moves.close_dispatch(state, worker, number)
     if not message.token and message.running is not None and worker.dispatches:
         worker.gives_back = True
+        state.workers.nesting.setdefault(worker.slot, None)
     if message.token:
         silence.end(state, worker, message.token == worker.recalling)
     if message.token and message.token == worker.recalling:

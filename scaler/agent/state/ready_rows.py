@@ -41,6 +41,16 @@ class RowQueue:
         """The range whose rows are taken next. Raises IndexError when empty."""
         return self._queues[self._order[0]].head
 
+    def heads(self, most: int) -> list[RowRange]:
+        """Of the highest priority the next range of each root, in the order of their turns, at most so many."""
+        return self._queues[self._order[0]].heads(most) if self.rows else []
+
+    def charge(self, origin: RowRange, us: float) -> None:
+        """A worker has run for so long what a row of this range waits for, and others waited meanwhile."""
+        queue = self._queues.get(-origin.task.priority)
+        if queue is not None:
+            queue.charge(origin.share, us)
+
     def goes_before(self, other: "RowQueue") -> bool:
         """The next row here is more urgent than that of another queue, or came before it. Both must have rows."""
         mine, others = self.head, other.head

@@ -296,6 +296,8 @@ class WorkerPool:
     #: no worker is there, and as many as the host should have have failed to start, the last one by that call; or none
     #: could start for long
     is_unfit: bool = False
+    #: slots of workers whose task waits for tasks of its own now and then; since when it is to yield, seconds, or None
+    nesting: dict[int, float | None] = field(default_factory=dict)
     #: slots of workers that ran rows when the agent began anew, and have not ended: until then nothing is handed out,
     #: so that what they write is never taken for something else
     ending: set[int] = field(default_factory=set)

@@ -2,8 +2,8 @@
 
 A callback that the I/O thread calls hands that role to another thread first. A task keeps its worker useful: it gives
 back the rows that the worker was handed and has not begun, claims the row it waits for, and runs it in its own stack if
-nobody has begun it. If somebody has, or the stack is deep, the worker says that it is blocked: its slot is given to
-another worker. So nested tasks end whatever their depth, on one worker too.
+nobody has begun it. If somebody has, or the stack is deep, or others' rows are kept waiting by that, the worker says
+that it is blocked: its slot is given to another worker. So nested tasks end whatever their depth, on one worker too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scaler.client.io.io_thread import IOThread
 from scaler.client.liveness import Liveness
 from scaler.client.values.claimed_rows import ClaimedRows
 from scaler.client.values.value_codec import ValueCodec
-from scaler.client.waiting.claims import Claims
+from scaler.client.waiting.claims import Claim, Claims
 from scaler.client.waiting.event_loops import note_event_loop
 from scaler.client.waiting.resolving import Resolver
 from scaler.protocol.messages import ERROR, VALUES_EACH, u32
@@ -78,12 +78,16 @@ class NestedWaits:
         context.give_back_unbegun()
         claim = self._claims.open(token)
         claim.is_refused = task.depth >= MAX_DEPTH or self._claims_cost_more(task)
-        wait, is_blocked = object(), False
+        wait, is_blocked, yields = object(), False, False
         claims, ran = 0, 0.0
         try:
             while not is_done() and self._liveness.failure is None:
                 claim.changed.close()  # what comes after the looks below opens it
-                if claim.granted:
+                if not yields and context.take_yield():
+                    yields = claim.is_refused = True
+                if yields:
+                    self._leave_to_others(claim)
+                elif claim.granted:
                     begun = time.monotonic()
                     self._run_claimed(claim.granted.pop(0), task)
                     ran += time.monotonic() - begun
@@ -109,6 +113,10 @@ class NestedWaits:
                 _, before = self._short_claims_of(task)
                 self._short_claims[task.depth] = task.row, before + claims if ran < claims * SHORT else 0
         return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def _leave_to_others(self, claim: Claim) -> None:
+        while claim.granted:
+            self._claimed_rows.resubmit(claim.granted.pop(0))
 
     def _claims_cost_more(self, task: TaskContext) -> bool:
         """Claiming row after row takes longer than running them, and there are many."""

@@ -540,8 +540,11 @@ class NestedClient(SimClient):
             self.claim(pending)
 
     def resubmits(self, job: Job) -> bool:
-        """It still waits."""
-        return False
+        """It still waits; whether it leaves the row to others."""
+        if not self.worker.take_yield():
+            return False
+        self.refused(job)
+        return True
 
     def refused(self, token: Any) -> None:
         """It runs elsewhere: give the slot away."""

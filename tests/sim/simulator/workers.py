@@ -99,6 +99,8 @@ class SimWorker:
         self._unheard: list[bytes] | None = None
         #: the task that runs has waited for others, or does: others may have its slots
         self._has_waited = False
+        #: it was asked to leave to others what it waits for
+        self._is_to_yield = False
         #: a client inside the task that runs
         self.nested: Any = None
         #: the client of this process, once a task has used it
@@ -184,6 +186,8 @@ class SimWorker:
                 self.world.after(self.world.random.uniform(1e-4, 5e-3), self._publish, key)
         elif isinstance(message, wm.Flush):
             self._flush()
+        elif isinstance(message, wm.Yield):
+            self._is_to_yield = message.is_wanted
         elif isinstance(message, wm.Quit):
             self._quitting = True
             self._next()
@@ -332,6 +336,13 @@ class SimWorker:
         if self.alive and not self._misses(self._unblocked, assigned, row, job, *rest):
             self._say(wm.Unblocked())
             self.world.after(100e-6, self._ends, assigned, row, job, *rest)
+
+    def take_yield(self) -> bool:
+        """The client inside the task is to leave to others what it waits for; one wait that does so is enough."""
+        is_to_yield, self._is_to_yield = self._is_to_yield, False
+        if is_to_yield:
+            self.world.note(self.host.name, f"worker {self.slot} yields")
+        return is_to_yield
 
     def blocked(self, is_blocked: bool) -> None:
         """The client inside the task waits, or goes on."""
