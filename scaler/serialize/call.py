@@ -22,7 +22,7 @@ from typing import Any
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload as pickling
-from scaler.serialize.entry import Entry, PortionedEntries, functions_of, is_own, with_parts_replaced
+from scaler.serialize.entry import Entry, PortionedEntries, calls_others, functions_of, is_own, with_parts_replaced
 from scaler.serialize.fresh_functions import fresh, has_state
 from scaler.serialize.outofband import Packed, pack, pickles_of
 from scaler.serialize.payload import PROTOCOL, SCALARS
@@ -160,8 +160,8 @@ def _with_fresh_functions(entries: list[tuple[Any, ...]]) -> list[tuple[Any, ...
     #: those that are, and what stands for them, by id: what several rows have travels once
     known: dict[int, Any] = {}
     with_state: list[int] = []
-    for place, entry in enumerate(entries):
-        for function in functions_of(entry):
+    for place in [place for place, entry in enumerate(entries) if calls_others(entry, _WITHOUT_STATE)]:
+        for function in functions_of(entries[place]):
             if type(function) not in _WITHOUT_STATE:
                 if id(function) not in known:
                     known[id(function)] = fresh(function)

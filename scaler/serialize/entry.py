@@ -17,7 +17,7 @@ step makes the row's value. `key` is the graph's, kept for the note that an erro
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -99,6 +99,15 @@ def _replaced_call(
         replaced[0] = function_for(args[0])
     calls = tuple([(place, _replaced_call(deeper, function_for, value_for)) for place, deeper in inner])
     return function_for(function), tuple(replaced), fill, calls
+
+
+def calls_others(parts: tuple[Any, ...], types: Container[type]) -> bool:
+    """Say whether `functions_of` may find some that are not of these types; quickly, as most entries call one."""
+    for step in (parts,) if parts[1] is not None else parts[2]:
+        function = step[1]
+        if type(function) not in types or function is with_keywords or (len(step) > 2 and step[4]):
+            return True
+    return False
 
 
 def functions_of(parts: tuple[Any, ...]) -> Iterator[Any]:
