@@ -254,9 +254,7 @@ class SpanQueue(Generic[B]):
             if not self._turns:
                 self._past.clear()
             elif share.used > self._turns[0].used:
-                self._past[share.key] = share.used
-                if len(self._past) > MOST_PAST:
-                    del self._past[next(iter(self._past))]
+                self._remember(share.key, share.used)
 
     def copy(self) -> "SpanQueue[B]":
         """Another queue of the same spans."""
@@ -341,6 +339,22 @@ class SpanQueue(Generic[B]):
         found = self._shares.get(share)
         if found is not None:
             self._note_used(found, min(us, MOST_US))
+        elif self._turns:
+            used = max(self._past.get(share, 0.0), self._turns[0].used)
+            self._remember(share, used + min(us, MOST_US))
+
+    def may_go_first(self, share: int) -> bool:
+        """Say whether rows that a share has elsewhere may go before all that are here: none of these has used less."""
+        if not self._turns:
+            return True
+        found = self._shares.get(share)
+        used = self._past.get(share, 0.0) if found is None else found.used
+        return used <= self._turns[0].used
+
+    def _remember(self, share: int, used: float) -> None:
+        self._past[share] = used
+        if len(self._past) > MOST_PAST:
+            del self._past[next(iter(self._past))]
 
     def _note_used(self, share: _Share[B], used: float) -> None:
         turns = self._turns

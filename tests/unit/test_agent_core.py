@@ -1147,6 +1147,23 @@ def test_rows_that_come_later_do_not_overtake_even_if_they_come_without_end() ->
     assert [(20, 0, 1)] in begun(fake).values()
 
 
+def test_rows_that_take_several_slots_share_the_time_with_those_of_other_roots() -> None:
+    """They came before all others, and there are many of them."""
+    fake = FakeAgent(2)
+    for client in (C, C + 1):
+        fake.core.state.estimates.note_duration((client, "f"), 20_000)
+    fake.give(10, 0, 6, threads=2, root=7)
+    fake.give(20, 0, 24, client=C + 1, root=8)
+    order = []
+    for _ in range(12):
+        for slot in sorted(slot for slot, runs in fake.runs.items() if runs):
+            order.append(fake.running(slot)[0][0])
+            fake.finish(slot, us=20_000)
+    assert "".join("w" if batch == 10 else "." for batch in order[:12]) == "ww..w..w..w.", (
+        "the first alone, one behind it"
+    )
+
+
 def test_a_row_that_takes_more_slots_than_there_are_takes_all() -> None:
     fake = FakeAgent(2)
     fake.give(10, 0, 1, threads=9)

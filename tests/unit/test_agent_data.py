@@ -273,6 +273,41 @@ def test_rows_that_use_values_go_before_older_ones_that_make_more() -> None:
     assert fake.running(0) == [(20, 1, 2), (30, 0, 1)]
 
 
+def order_of_batches(fake: FakeAgent, rows: int) -> list[int]:
+    """The batches whose rows the only worker runs, one after the other."""
+    order = []
+    for _ in range(rows):
+        for slot, message in fake.control:
+            if isinstance(message, wm.Recall):
+                fake.give_back(slot, message.token)
+        fake.control.clear()
+        order.append(fake.running(0)[0][0])
+        fake.finish(0, us=20_000)
+    return order
+
+
+def test_rows_that_use_what_a_worker_has_take_turns_with_those_of_other_roots() -> None:
+    """A client whose tasks go on with their own values would keep all workers to itself as long as it has some."""
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10, live=True)
+    for client, name in ((C, "chain"), (C + 1, "other")):
+        fake.core.state.estimates.note_duration((client, name), 20_000)
+    fake.give_dependents(30, [[value]] * 6, name="chain", root=7)
+    fake.give(20, 0, 6, client=C + 1, name="other", root=8)
+    order = order_of_batches(fake, 12)
+    assert {tuple(order[at : at + 2]) for at in range(2, 10, 2)} <= {(20, 30), (30, 20)}, order
+
+
+def test_rows_for_a_worker_let_more_urgent_ones_go_first_and_no_less_urgent_ones() -> None:
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10, live=True)
+    fake.give(15, 0, 1, timeout=9.0)  # nothing comes behind it
+    fake.give_dependents(30, [[value]] * 2, name="chain", root=7)
+    fake.give(20, 0, 1, client=C + 1, root=8, priority=-1)
+    fake.give(25, 0, 1, client=C + 2, root=9, priority=1)
+    assert order_of_batches(fake, 5) == [15, 25, 30, 30, 20]
+
+
 def test_rows_for_a_worker_that_dies_keep_their_order() -> None:
     fake = FakeAgent(2)
     value = made(fake, 0, 10, live=True, size=900 * MB)

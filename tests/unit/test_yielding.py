@@ -113,3 +113,16 @@ def test_what_was_asked_of_a_row_is_not_left_to_the_next_one() -> None:
     fake.finish(0)
     assert (fake.running(0), fake.core.state.workers.nesting) == ([(20, 0, 1)], {})
     assert fake.core.state.workers.records[0].state is BUSY
+
+
+def test_a_row_for_the_worker_of_a_tree_has_it_yield_and_runs_elsewhere() -> None:
+    fake = FakeAgent(1)
+    fake.give(5, 0, 1)
+    (value,) = fake.makes(0, live=True)
+    fake.give(10, 0, 1, root=7)
+    fake.give_back(0, 0)
+    fake.give_dependents(30, [[value[1]]], root=8)
+    assert fake.core.state.ready.local.keys() == {0}
+    assert asked(fake) == [(0, True)]
+    fake.worker(0, wm.Blocked())
+    assert fake.told(0, wm.Publish) == [value]

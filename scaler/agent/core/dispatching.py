@@ -24,6 +24,7 @@ from scaler.agent.state.host import HostState
 from scaler.agent.state.ready_rows import RowQueue
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import BUSY, IDLE, STARTING, Dispatch, WorkerRecord
+from scaler.common.spans import UNKNOWN_US
 from scaler.protocol.messages import FRESH
 from scaler.store.layout import Key
 from scaler.worker_protocol.messages import Need, Run
@@ -146,6 +147,7 @@ def _dispatch(
         if state.limits.tasks:
             rows = min(rows, state.limits.tasks - worker.ended - worker.rows)
         origin, lo, hi = queue.take(rows, each)
+        ready.note_taken(queue, origin, (hi - lo) * (UNKNOWN_US if each is None else each))
         if whose is not None:
             ready.settle(whose)
         end, is_alone = hi, False

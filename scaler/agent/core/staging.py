@@ -2,8 +2,8 @@
 
 A row is ready when every stored object that it needs is a file in the store, or live in one and the same worker, which
 then is the one to run it: the one that has most of its input. Everything else is brought first. Rows that take stored
-values go before older ones of their priority, so that values are used up before new ones are made. A row that takes
-several slots is for any worker: what is live is written to files for it.
+values go before older ones of their client and priority, so that values are used up before new ones are made. A row
+that takes several slots is for any worker: what is live is written to files for it.
 """
 
 from collections.abc import Iterator

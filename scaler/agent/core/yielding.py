@@ -6,6 +6,7 @@ at its next wait the task leaves what it waits for to the queues, which are fair
 that another one takes its place. Whoever is first is enough: the others are told to go on.
 """
 
+import math
 from collections import Counter
 
 from scaler.agent.core import worker_commands
@@ -23,9 +24,10 @@ MOST_LOOKED = 8
 
 def attend(state: HostState, out: Outgoing) -> None:
     """Say to each worker whose task waits for tasks of its own whether it is to yield, if that has changed."""
-    nesting, records = state.workers.nesting, state.workers.records
-    heads = _kept_waiting(state)
-    if not heads and all(since is None for since in nesting.values()):
+    nesting, records, local = state.workers.nesting, state.workers.records, state.ready.local
+    free = _free(state)
+    heads = _kept_waiting(state, free)
+    if not (heads or local) and all(since is None for since in nesting.values()):
         return
     at_work = Counter(
         worker.first.origin.share for worker in records.values() if worker.dispatches and not worker.blocked
@@ -35,7 +37,10 @@ def attend(state: HostState, out: Outgoing) -> None:
         if worker is None or not worker.dispatches:
             del nesting[slot]
             continue
-        is_to_yield = not worker.blocked and any(_goes_first(head, worker.first.origin, at_work) for head in heads)
+        own = local[slot].heads(MOST_LOOKED) if slot in local and not free else []
+        is_to_yield = not worker.blocked and any(
+            _goes_first(head, worker.first.origin, at_work) for head in (*heads, *own)
+        )
         if is_to_yield != (since is not None):
             nesting[slot] = state.now if is_to_yield else None
             worker_commands.tell(out, worker, Yield(is_to_yield), control=True)
@@ -48,17 +53,20 @@ def note_blocked(state: HostState, worker: WorkerRecord) -> None:
         state.ready.general.charge(worker.first.origin, max(1.0, 1e6 * (state.now - since)))
 
 
-def _kept_waiting(state: HostState) -> list[RowRange]:
-    """Of each root the rows that are next, if too few workers are there or come for them, and more may be started."""
-    pool, ready = state.workers, state.ready
+def _free(state: HostState) -> float:
+    """Workers that are there or come for more rows; infinite if no more can be started, or nothing has room to run."""
+    pool = state.workers
     if state.memory.is_full or len(pool.records) >= pool.target + MOST_EXTRA:
-        return []
+        return math.inf
+    free = sum(not worker.blocked and worker.state not in (BUSY, PARKED) for worker in pool.records.values())
+    return len(pool.start_at) + free
+
+
+def _kept_waiting(state: HostState, free: float) -> list[RowRange]:
+    """Of each root the rows for any worker that are next, if so few workers are free that they can't begin."""
+    ready, target = state.ready, state.workers.target
     heads = [*ready.general.heads(MOST_LOOKED), *ready.wide.heads(MOST_LOOKED)]
-    if not heads:
-        return []
-    free = len(pool.start_at)
-    free += sum(not worker.blocked and worker.state not in (BUSY, PARKED) for worker in pool.records.values())
-    return [head for head in heads if min(head.slots, pool.target) > free]
+    return [head for head in heads if min(head.slots, target) > free]
 
 
 def _goes_first(head: RowRange, running: RowRange, at_work: Counter[int]) -> bool:

@@ -1,8 +1,9 @@
 """The rows at an agent that could run now and that no worker has: by priority, for any worker or for a certain one.
 
 Rows that take several slots have a queue of their own: they are for any worker, one at a time, once so many slots are
-free. Between them and the others priority decides, then who came first. The next in line keeps those behind it from
-beginning until it can itself: they would take the slots that it waits for.
+free. The next in line keeps those behind it from beginning until it can itself: they would take the slots that it waits
+for. Between the queues priority decides, then whose root has had less, as within each: what is taken from the others
+counts in that for any worker. Of one root rows that use what a worker has go first, and of the others who came first.
 """
 
 from bisect import insort
@@ -50,6 +51,13 @@ class RowQueue:
         queue = self._queues.get(-origin.task.priority)
         if queue is not None:
             queue.charge(origin.share, us)
+
+    def has_turn_before(self, origin: RowRange) -> bool:
+        """Say whether the next row here goes before those of a range that are queued elsewhere."""
+        head = self.head
+        if head.share == origin.share or head.task.priority != origin.task.priority:
+            return head.goes_before(origin)
+        return not self._queues[self._order[0]].may_go_first(origin.share)
 
     def goes_before(self, other: "RowQueue") -> bool:
         """The next row here is more urgent than that of another queue, or came before it. Both must have rows."""
@@ -140,9 +148,9 @@ class ReadyRows:
         (queue.prepend if front else queue.append)(origin, lo, hi)
 
     def of(self, slot: int) -> tuple[RowQueue, int | None] | None:
-        """The queue that the worker of a slot takes from next, and whose it is; its own goes first."""
+        """The queue that the worker of a slot takes from next, and whose it is; its own goes first if it may."""
         queue = self.local.get(slot)
-        if queue is not None and not (self.general.rows and self.general.head.goes_before(queue.head)):
+        if queue is not None and not (self.general.rows and self.general.has_turn_before(queue.head)):
             return queue, slot
         return (self.general, None) if self.general.rows else None
 
@@ -152,9 +160,21 @@ class ReadyRows:
         None, too, if what is next has to wait for slots.
         """
         found, wide = self.of(slot), self.wide
-        if wide.rows and (found is None or wide.goes_before(found[0])):
+        if wide.rows and (found is None or self._wide_go_before(found[0])):
             return (wide, None) if min(wide.head.slots, target) <= free else None
         return found if free > 0 else None
+
+    def _wide_go_before(self, queue: RowQueue) -> bool:
+        """Rows that take several slots are next, before those of another queue, which has rows."""
+        mine, others = self.wide.head, queue.head
+        if queue is self.general and mine.share != others.share and mine.task.priority == others.task.priority:
+            return not queue.has_turn_before(mine)
+        return self.wide.goes_before(queue)
+
+    def note_taken(self, queue: RowQueue, origin: RowRange, us: float) -> None:
+        """Rows were taken from a queue that take so long: their root has had its turn among those for any worker."""
+        if queue is not self.general and self.general.rows:
+            self.general.charge(origin, us * origin.slots)
 
     def settle(self, slot: int | None) -> None:
         """Rows were taken from this queue."""
