@@ -10,8 +10,10 @@ from scaler.client.core.options import Options
 from scaler.client.core.session import SessionCore
 from scaler.client.core.task_template import TaskTemplate
 from scaler.client.future import Future
+from scaler.client.values.claimed_rows import RowRelay
 from scaler.client.values.content import Content
 from scaler.client.values.remembered import SentObject, StoredValue
+from scaler.client.waiting.map_job import MapBlock
 from scaler.serialize.function import FunctionCache
 from scaler.serialize.outofband import pack
 
@@ -48,6 +50,15 @@ class Outbox:
         """A value that was sent before."""
         value = list(range(10))
         return StoredValue(SentObject(self.session.take_ids(1), 100, Content(pack(value)), lambda _: None), value)
+
+
+def test_rows_of_a_map_that_are_sent_again_share_no_batch_with_calls_whose_futures_are_told_otherwise():
+    outbox = Outbox()
+    block = MapBlock(Mock(), 0, 9, 0)
+    for row in range(3):
+        outbox.call()
+        outbox.queue.append(QueuedCall(outbox.template, b"payload", [], RowRelay(block, row)))
+    assert [task.rows for task in outbox.batches()] == [3, 3]
 
 
 def test_calls_that_need_what_was_sent_before_are_one_batch():

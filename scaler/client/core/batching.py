@@ -49,9 +49,10 @@ class Batcher:
         self._take_ids = take_ids
         #: as `BATCH_BYTES`, for a scheduler that takes no messages of that size: less
         self.most_bytes = BATCH_BYTES
-        #: calls taken from the outbox that are not all sent, by whether they are of scalars, and template; in the order
-        #: of their first calls: arguments of scalars, or calls with their own payloads, and futures
-        self._groups: dict[tuple[bool, TaskTemplate], tuple[list[Any], list[Any]]] = {}
+        #: calls taken from the outbox that are not all sent, by kind and template; in the order of their first calls:
+        #: arguments of scalars, or calls with their own payloads, and futures. The kind is the class of the futures,
+        #: or that of a call of scalars: what is told of all rows of a batch is told to tokens of one class
+        self._groups: dict[tuple[type, TaskTemplate], tuple[list[Any], list[Any]]] = {}
 
     @property
     def in_hand(self) -> list[Any]:
@@ -61,23 +62,24 @@ class Batcher:
     def take(self, outbox: deque[ScalarCall | QueuedCall]) -> Iterable[Submit | Announce]:
         """Take at most `ROUND` calls from the outbox; their batches, in an order that keeps dependencies first."""
         groups, pop = self._groups, outbox.popleft
-        template, was_plain = None, False
+        template, last_kind = None, tuple
         rows: list[Any] = []
         futures: list[Any] = []
         for _ in range(min(ROUND, len(outbox))):
             row = pop()
-            is_plain = type(row) is tuple
-            if is_plain:
+            kind: type = type(row)
+            if kind is tuple:
                 its_template, row, future = row  # type: ignore[misc]
             else:
                 its_template, future = row.template, row.future  # type: ignore[union-attr]
+                kind = type(future)
                 needs = row.needs  # type: ignore[union-attr]
                 if needs and not all(need.id for need in needs):  # without an id: it is in this round
                     yield from self._flush()
                     template = None
-            if its_template is not template or is_plain is not was_plain:
-                key = is_plain, its_template
-                template, was_plain = its_template, is_plain
+            if its_template is not template or kind is not last_kind:
+                key = kind, its_template
+                template, last_kind = its_template, kind
                 rows, futures = groups.get(key) or groups.setdefault(key, ([], []))
             rows.append(row)
             futures.append(future)
@@ -86,8 +88,8 @@ class Batcher:
     def _flush(self) -> Iterable[Submit | Announce]:
         groups = self._groups
         yield from self.announced([template for _, template in groups])
-        for (is_plain, template), (rows, futures) in groups.items():
-            yield from self._together(template, rows, futures) if is_plain else self._own(template, rows)
+        for (kind, template), (rows, futures) in groups.items():
+            yield from self._together(template, rows, futures) if kind is tuple else self._own(template, rows)
         groups.clear()
 
     def announced(self, templates: Iterable[TaskTemplate]) -> Iterable[Announce]:

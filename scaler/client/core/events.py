@@ -116,6 +116,8 @@ class Claim:
     """The caller waits for this token inside a task: offer to run its rows here, half of them if there are many."""
 
     token: Any
+    #: so many at most; 0: never mind
+    most: int = 0
 
 
 @record

@@ -248,7 +248,8 @@ class SessionCore:
         self._unanswered.add_claim(event, self.pending)
         if self._is_silenced:
             return []
-        spans = _spans_of_rows(rows[len(rows) // 2 :])
+        first = max(len(rows) // 2, len(rows) - event.most) if event.most else len(rows) // 2
+        spans = _spans_of_rows(rows[first:])
         return [*map(Transmit, TaskClaim(spans.clients, spans.batches, spans.spans).parts())]
 
     # ---- the scheduler's side --------------------------------------------------------------------------------------

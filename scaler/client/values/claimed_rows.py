@@ -41,7 +41,7 @@ class ClaimedRows:
 
     def resubmit(self, claimed: ev.ClaimGranted) -> None:
         """Have a row run by the cluster after all."""
-        token = claimed.token if isinstance(claimed.token, Future) else RowRelay(claimed.token, claimed.row)
+        token = claimed.token if isinstance(claimed.token, Future) else _moved(claimed.token, claimed.row)
         needs = list(claimed.needs)
         try:
             args, payload = self._parts_of(claimed)
@@ -56,14 +56,16 @@ class ClaimedRows:
         """The argument tuple (form TOGETHER) or payload (form EACH) of a row."""
         task, row = claimed.task, claimed.row
         if task.form == TOGETHER:
-            if task.objects:
-                items = self._opened(task, lambda: list(pickling.loads(task.bodies[-1])))
-                item, items[row] = items[row], None  # it is claimed once
-            else:
-                item = self._stored_results.value_of(task.arguments, f"the arguments of {task.name}")[row]
+            items = self._opened(task, lambda: list(self._items_of(task)))
+            item, items[row] = items[row], None  # it is claimed once
             return ((item,) if task.flags & SPREAD else item), b""
         ends = self._opened(task, lambda: list(accumulate(task.sizes)))
         return (), bytes(memoryview(task.bodies[0])[ends[row] - task.sizes[row] : ends[row]])
+
+    def _items_of(self, task: Task) -> Any:
+        if task.objects:
+            return pickling.loads(task.bodies[-1])
+        return self._stored_results.value_of(task.arguments, f"the arguments of {task.name}")
 
     def _opened(self, task: Task, open_: Callable[[], list[Any]]) -> list[Any]:
         """What a batch has for each of its rows; opened once, as a task claims one after the other."""
@@ -83,26 +85,33 @@ class ClaimedRows:
         return self._stored_results.value_of(need.id, "an argument")
 
 
+def _moved(token: Any, row: int) -> RowRelay:
+    """The token of a row of a map that is sent by itself, for the first time or once more."""
+    relay = RowRelay(token.block, token.row) if isinstance(token, RowRelay) else RowRelay(token, row)
+    relay.block.moved.append(relay)
+    return relay
+
+
 class RowRelay:
     """A token for a row that was taken out of a larger batch: passes on what it hears as if it were still there."""
 
-    __slots__ = ("_block", "_row", "id")
+    __slots__ = ("block", "id", "row")
 
     def __init__(self, block: Any, row: int) -> None:
-        self._block = block
-        self._row = row
+        self.block = block
+        self.row = row
         #: set by the session
         self.id = 0
 
     def deliver(self, span: SpanResult, task: Task) -> None:
         """The row ended."""
         # its id stays what it is: batch + lo
-        span = span._replace(batch=span.batch + span.lo - self._row, lo=self._row, hi=self._row + 1)
-        self._block.deliver(span, task)
+        span = span._replace(batch=span.batch + span.lo - self.row, lo=self.row, hi=self.row + 1)
+        self.block.deliver(span, task)
 
     def mark_running(self) -> None:
         """The row runs, which nobody minds."""
 
     def fail(self, error: BaseException) -> None:
         """The row never will end."""
-        self._block.fail(error)
+        self.block.fail(error)

@@ -12,8 +12,9 @@ from typing import Any
 from scaler.client.future import Future, fulfil_all
 from scaler.client.values.stored_results import StoredResults
 from scaler.client.values.value_codec import ValueCodec
+from scaler.errors import ProtocolError
 from scaler.protocol.messages import CANCELLED, ERROR, PROFILE, STORED, VALUES_LIST, Task
-from scaler.protocol.results import SpanResult, stored_sizes, values_of
+from scaler.protocol.results import SpanResult, rows_of, stored_sizes, values_of
 from scaler.serialize import payload as pickling
 from scaler.serialize.record import decode_error
 
@@ -26,10 +27,13 @@ class ResultDelivery:
         self._stored_results = stored_results
 
     def deliver(self, tokens: Sequence[Any], span: SpanResult, task: Task) -> None:
-        """Rows ended: fulfil their futures, or tell the token that stands for all of them."""
+        """Rows ended: fulfil their futures, or tell the token that stands for all of them, or the one of each."""
         token = tokens[0]
         if type(token) is not Future:
-            token.deliver(span, task)
+            if len(tokens) == 1:
+                token.deliver(span, task)
+            else:
+                self._deliver_each(tokens, span, task)
         elif span.outcome == VALUES_LIST:
             self._fulfil_from_list(tokens, span)
         elif span.outcome == ERROR:
@@ -50,6 +54,16 @@ class ResultDelivery:
                 if is_profiled:
                     future.profile(span.duration, span.peak, span.processor_time)
                 future.fulfil_from(body, load, task.name)
+
+    def _deliver_each(self, tokens: Sequence[Any], span: SpanResult, task: Task) -> None:
+        try:
+            rows = list(rows_of(span))
+        except ProtocolError as error:  # whatever a worker sent, nobody waits for ever
+            for token in tokens:
+                token.fail(error)
+        else:
+            for token, row in zip(tokens, rows, strict=True):
+                token.deliver(row, task)
 
     def _fulfil_from_list(self, futures: Sequence[Any], span: SpanResult) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +17,7 @@ class Claim:
         #: opened when there is something to look at
         self.changed = Gate()
         #: rows that are this task's to run
-        self.granted: list[ev.ClaimGranted] = []
+        self.granted: deque[ev.ClaimGranted] = deque()
         #: a question is under way
         self.is_asked = False
         #: the rows run elsewhere: nothing to do but wait
@@ -35,10 +36,10 @@ class Claims:
         claim = self.by_token[id(token)] = Claim()
         return claim
 
-    def close(self, token: Any) -> list[ev.ClaimGranted]:
+    def close(self, token: Any) -> Iterable[ev.ClaimGranted]:
         """Stop waiting; what was granted and not run."""
         claim = self.by_token.pop(id(token), None)
-        return claim.granted if claim is not None else []
+        return claim.granted if claim is not None else ()
 
     def grant(self, effect: ev.ClaimGranted) -> bool:
         """A row is a claim's to run; False if nobody waits any more."""

@@ -26,7 +26,7 @@ from scaler.serialize.record import decode_error, note_unpickling
 class MapBlock:
     """Consecutive rows of a map that travel as one task; a token of the session."""
 
-    __slots__ = ("_job", "arguments", "id", "left", "size", "start")
+    __slots__ = ("_job", "arguments", "id", "left", "moved", "size", "start")
 
     def __init__(self, job: MapJob, start: int, size: int, arguments: int) -> None:
         self._job = job
@@ -38,6 +38,8 @@ class MapBlock:
         self.left = size
         #: id of the object with its arguments if they are stored, until it is released; else 0
         self.arguments = arguments
+        #: tokens of rows that were taken out of it, and sent again by themselves
+        self.moved: list[Any] = []
         #: set by the session
         self.id = 0
 
@@ -122,7 +124,7 @@ class MapJob:
         except BaseException as error:
             self._errors[lo] = error
         with self._lock:
-            block.left -= hi - lo
+            block.left = max(0, block.left - (hi - lo))  # 0: it has failed meanwhile
             self._done[lo:hi] = b"\x01" * (hi - lo)
             if not block.left or self._errors or lo <= self._awaited < hi:
                 self._changed.open()
@@ -221,8 +223,15 @@ class MapJob:
         else:
             self._pieces = []  # they refer to this: the results would wait for the garbage collector
 
-    def _pending(self) -> list[MapBlock | Future]:
-        return [p for _, p in self._pieces if (not p.done() if isinstance(p, Future) else p.left)]
+    def _pending(self) -> list[Any]:
+        pending: list[Any] = []
+        for _, piece in self._pieces:
+            if isinstance(piece, Future):
+                if not piece.done():
+                    pending.append(piece)
+            elif piece.left:
+                pending += [piece, *piece.moved]
+        return pending
 
     def _only_error(self, row: int) -> BaseException:
         """The error that is raised, kept no longer: it has the frames that it passes, and those have this."""

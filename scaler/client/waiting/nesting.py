@@ -36,6 +36,9 @@ MAX_DEPTH = 24
 #: after so many waits of a task, each for a claim of a row that took less than so many seconds, it gives its slot away,
 #: too, if there are more rows to wait for: others are handed many of them at once
 FEW_CLAIMS, SHORT = 8, 0.001
+#: rows of a map that a waiting task claims at first; if those took less than so many seconds each, and there are many
+#: more, they are left to others for the same reason
+FEW_ROWS, TINY = 64, 0.0002
 #: seconds for which a task asks whether something is done before it counts as waiting
 POLLING = 0.1
 
@@ -79,7 +82,7 @@ class NestedWaits:
         claim = self._claims.open(token)
         claim.is_refused = task.depth >= MAX_DEPTH or self._claims_cost_more(task)
         wait, is_blocked, yields = object(), False, False
-        claims, ran = 0, 0.0
+        claims, rows, ran = 0, 0, 0.0
         try:
             while not is_done() and self._liveness.failure is None:
                 claim.changed.close()  # what comes after the looks below opens it
@@ -89,13 +92,16 @@ class NestedWaits:
                     self._leave_to_others(claim)
                 elif claim.granted:
                     begun = time.monotonic()
-                    self._run_claimed(claim.granted.pop(0), task)
+                    self._run_claimed(claim.granted.popleft(), task)
                     ran += time.monotonic() - begun
+                    rows += 1
                     continue
+                if rows >= FEW_ROWS and ran < rows * TINY and self._driver.session.pending.are_many:
+                    claim.is_refused = True
                 if not claim.is_asked and not claim.is_refused:
                     claim.is_asked = True
+                    self._driver.tell(ev.Claim(token, 0 if claims else FEW_ROWS))
                     claims += 1
-                    self._driver.tell(ev.Claim(token))
                 if claim.is_refused and not claim.is_asked and not is_blocked:
                     is_blocked = True
                     context.blocked(wait)
@@ -116,7 +122,7 @@ class NestedWaits:
 
     def _leave_to_others(self, claim: Claim) -> None:
         while claim.granted:
-            self._claimed_rows.resubmit(claim.granted.pop(0))
+            self._claimed_rows.resubmit(claim.granted.popleft())
 
     def _claims_cost_more(self, task: TaskContext) -> bool:
         """Claiming row after row takes longer than running them, and there are many."""
