@@ -154,11 +154,15 @@ class HostWorkers:
         return events
 
     # ---- what the core wants ---------------------------------------------------------------------------------------
-    def start(self, slot: int) -> None:
-        """Begin to start a worker; if that can't be, it ends before it begins."""
+    def start(self, slot: int, nests: bool = False) -> None:
+        """Begin to start a worker, with what a client in a task takes if it `nests`; if that can't be, it ends before
+        it begins.
+        """
         assert self.zygote is not None
         if self.zygote.ended and not self._start_zygote(slot):
             return
+        if nests:
+            self.zygote.load_client()
         try:
             worker = self.zygote.fork_worker(slot)
         except OSError as error:

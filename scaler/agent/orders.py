@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 
-#: what, slot; a FORK brings two file descriptors (task, control)
+#: what, slot; a FORK brings two file descriptors (task, control); LOAD has no slot: workers forked from then on have
+#: loaded what a client in a task is made of
 COMMAND = struct.Struct("=II")
-FORK, KILL = 1, 2
+FORK, KILL, LOAD = 1, 2, 3
 #: sockets of a worker at its agent
 SOCKETS = 2
 

@@ -241,7 +241,7 @@ class AgentShell:
             elif isinstance(effect, WakeAt):
                 self._core_wake = effect.when
             elif isinstance(effect, StartWorker):
-                self._workers.start(effect.slot)
+                self._workers.start(effect.slot, effect.nests)
             elif isinstance(effect, KillWorker):
                 self._workers.kill(effect.slot)
             elif isinstance(effect, LookAt):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from scaler.agent.orders import COMMAND, EXITED, FORK, KILL, READY, REPORT, STARTED
+from scaler.agent.orders import COMMAND, EXITED, FORK, KILL, LOAD, READY, REPORT, STARTED
 from scaler.agent.warm_process import Become, WarmProcess
 
 #: seconds that a worker waits for the warm process to become ready
@@ -97,6 +97,10 @@ class WarmWorkers:
             os.close(waiting.task)
             os.close(waiting.control)
             self._report(EXITED, slot, 0, signal.SIGKILL)
+
+    def load_client(self) -> None:
+        """Have the warm process load what a client in a task is made of."""
+        self._send(COMMAND.pack(LOAD, 0))
 
     def hear(self) -> None:
         """Take what the warm process reports."""

@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from scaler.agent.orders import COMMAND, FORK, KILL, REPORT, SOCKETS, STARTED
+from scaler.agent.orders import COMMAND, FORK, KILL, LOAD, REPORT, SOCKETS, STARTED
 from scaler.agent.settling import WorkerOptions, leave_session
 from scaler.common.process_limits import allow_descriptors, most_descriptors
 from scaler.errors import ScalerError
@@ -173,6 +173,8 @@ class Zygote:
         self._unparsed = b""
         self._options = options
         self._process = process
+        #: it was told to load what a client is made of
+        self._has_client = False
         #: how it ended, as of os.waitpid; None: it has not, or nobody knows
         self.status: int | None = None
 
@@ -246,6 +248,13 @@ class Zygote:
                 raise
         self._workers[slot] = worker
         return worker
+
+    def load_client(self) -> None:
+        """Have workers from now on begin with what a client in a task is made of: each would load it for itself."""
+        if not self._has_client and not self.ended:
+            self._has_client = True
+            with contextlib.suppress(ConnectionError):  # told by `receive`
+                self._socket.sendall(COMMAND.pack(LOAD, 0))
 
     def fileno(self) -> int:
         """Return the zygote's socket, readable when `receive` has something."""

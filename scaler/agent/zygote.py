@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import mmap
 import os
 import select
@@ -18,23 +19,28 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from scaler.agent.orders import COMMAND, EXITED, FORK, READY, REPORT, SOCKETS, STARTED
+from scaler.agent.orders import COMMAND, EXITED, FORK, LOAD, READY, REPORT, SOCKETS, STARTED
 from scaler.agent.settling import WorkerOptions, settle_in
 from scaler.agent.warm_process import can_warm, fork
 from scaler.agent.warm_workers import WarmWorkers, kill_group
 from scaler.common.children import die_with_parent, signal_at_parents_end
+from scaler.common.later_modules import load_all
 from scaler.common.outlet import put
 from scaler.store.directory import clean_up_dead
 from scaler.store.spill import clean_up_spilled
 from scaler.worker import worker_process
 from scaler.worker_protocol.progress import LEFT_CELL, PAGE_CELLS
 
+#: what a client in a task is made of
+CLIENT = ("scaler.client.client",)
+
 
 def serve(agent: socket.socket, page: mmap.mmap, options: WorkerOptions) -> NoReturn:
     """Be the zygote until the agent is gone."""
     try:
+        path = [*sys.path]
         settle_in(agent, options)
-        zygote = _Zygote(agent, page, options.spill_directory)
+        zygote = _Zygote(agent, page, path, options.spill_directory)
         zygote.wake_at_agents_end()
         missing = [name for name in options.warm_modules if name not in sys.modules]
         if missing and can_warm():
@@ -45,9 +51,11 @@ def serve(agent: socket.socket, page: mmap.mmap, options: WorkerOptions) -> NoRe
 
 
 class _Zygote:
-    def __init__(self, agent: socket.socket, page: mmap.mmap, spill_root: str | None = None) -> None:
+    def __init__(self, agent: socket.socket, page: mmap.mmap, path: list[str], spill_root: str | None = None) -> None:
         self._agent = agent
         self._page = page
+        #: where the agent finds modules; that of workers has the user's, too
+        self._path = path
         #: where an agent that was killed has left objects on disk; None: where temporary files are
         self._spill_root = spill_root
         #: slot of each worker that was not reaped yet
@@ -75,7 +83,7 @@ class _Zygote:
             self._leave_zygote()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             load()
-            zygote = _Zygote(its, self._page)
+            zygote = _Zygote(its, self._page, self._path)
             zygote._report(READY, 0, os.getpid(), 0)
             zygote.run()
 
@@ -118,11 +126,23 @@ class _Zygote:
         if command == FORK:
             self._begin(slot, descriptors)
             return
+        if command == LOAD:
+            self._load_client()
+            return
         for pid, its_slot in self._slots.items():
             if its_slot == slot:
                 _kill(pid)
         if self._warm is not None:
             self._warm.kill(slot)
+
+    def _load_client(self) -> None:
+        of_workers, sys.path[:] = [*sys.path], self._path
+        load_all(CLIENT)
+        sys.path[:] = of_workers
+        gc.collect()
+        gc.freeze()  # workers share the memory of that, too
+        if self._warm is not None:
+            self._warm.load_client()
 
     def _begin(self, slot: int, descriptors: Sequence[int]) -> None:
         """Start a worker with these sockets, now or when the warm process is ready."""

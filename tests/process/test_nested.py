@@ -303,6 +303,23 @@ def test_a_client_whose_cluster_has_ended_leaves_at_once(start_cluster, connect)
         client.disconnect()
 
 
+KNOWS_CLIENTS = "'scaler.client.client' in __import__('sys').modules"
+
+
+def waits_for_one_elsewhere(client):
+    """Whether the worker that took this one's place began with what clients are made of."""
+    future = client.submit(eval, KNOWS_CLIENTS)
+    concurrent.futures.wait([future])
+    return future.result()
+
+
+def test_a_worker_in_the_place_of_one_that_waits_need_not_load_what_clients_are_made_of(start_cluster, connect):
+    """Each would take ten times as long to begin with a tree of tasks."""
+    client = connect(start_cluster(1))
+    assert not client.submit(eval, KNOWS_CLIENTS).result(20)
+    assert client.submit(waits_for_one_elsewhere, client).result(20)
+
+
 def endless(client, path):
     """Waits for one task of its own after the other, until there is a file."""
     while not os.path.exists(path):

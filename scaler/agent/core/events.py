@@ -227,6 +227,8 @@ class StartWorker:
     """Fork a worker for this slot."""
 
     slot: int
+    #: tasks wait for tasks of their own: it is to have loaded already what a client in a task is made of
+    nests: bool = False
 
 
 @record

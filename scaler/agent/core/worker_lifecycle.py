@@ -25,7 +25,7 @@ MAX_EXTRA = 512
 def start(state: HostState, out: Outgoing, slot: int) -> None:
     """Start a worker."""
     state.workers.records[slot] = WorkerRecord(slot)
-    out.add(StartWorker(slot))
+    out.add(StartWorker(slot, any(worker.blocked for worker in state.workers.records.values())))
 
 
 def start_due(state: HostState, out: Outgoing) -> None:
