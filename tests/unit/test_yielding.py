@@ -2,6 +2,7 @@
 
 from simulator.scripted import FakeAgent
 
+from scaler.agent.core import events as ae
 from scaler.agent.core import yielding
 from scaler.agent.state.worker_records import BUSY, PARKED
 from scaler.worker_protocol import messages as wm
@@ -15,7 +16,14 @@ def with_trees(workers: int, **more: object) -> FakeAgent:
     fake.give(10, 0, workers, root=7, **more)
     for slot in range(workers):
         fake.give_back(slot, 0)
+    pass_slice(fake)
     return fake
+
+
+def pass_slice(fake: FakeAgent) -> None:
+    """Each task has gone on for so long that it yields."""
+    fake.now += yielding.SLICE
+    fake.handle(ae.Tick())
 
 
 def asked(fake: FakeAgent) -> list[tuple[int, bool]]:
@@ -64,6 +72,7 @@ def test_a_tree_on_the_only_worker_yields_each_time_another_ones_row_waits() -> 
         fake.finish(slot + 1)
         assert fake.running(slot + 1) == [(11 + at, 0, 1)]
         fake.give_back(slot + 1, 0)
+        pass_slice(fake)
         assert asked(fake) == [(slot, False)]
 
 
@@ -102,8 +111,43 @@ def test_none_is_asked_while_many_workers_wait_already() -> None:
         fake.worker(slot + 1, wm.Ready(100))
         fake.give(100 + slot, 0, 1, root=7)
         fake.give_back(slot + 1, 0)
+    pass_slice(fake)
     fake.give(20, 0, 1, client=C + 1)
     assert asked(fake) == []
+
+
+def test_a_tree_that_has_just_begun_or_gone_on_yields_after_a_slice_of_time_and_to_urgent_rows_at_once() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1, root=7)
+    fake.give_back(0, 0)
+    fake.give(20, 0, 1, client=C + 1)
+    assert asked(fake) == []
+    assert fake.wake <= fake.now + yielding.SLICE
+    pass_slice(fake)
+    assert asked(fake) == [(0, True)]
+    fake.worker(0, wm.Blocked())
+    fake.worker(1, wm.Ready(101))
+    fake.give(30, 0, 1, client=C + 1)
+    fake.worker(0, wm.Unblocked())
+    fake.finish(1)
+    assert asked(fake) == [(0, False)]
+    fake.give(40, 0, 1, client=C + 1, priority=1)
+    assert asked(fake) == [(0, True)]
+
+
+def test_what_a_row_waits_for_others_is_none_of_what_its_root_has_had() -> None:
+    """Its worker is another one's meanwhile: a row that has waited for a second would cost its root a second."""
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1, root=7)
+    fake.worker(0, wm.Blocked())
+    fake.worker(1, wm.Ready(101))
+    fake.now += 1.0
+    fake.worker(0, wm.Unblocked())
+    fake.now += 0.002
+    fake.finish(0, us=1_002_000)
+    estimates = fake.core.state.estimates
+    assert [round(each) for each in estimates.durations.values()] == [1_002_000]
+    assert [round(each) for each in estimates.running.values()] == [2_000]
 
 
 def test_what_was_asked_of_a_row_is_not_left_to_the_next_one() -> None:
@@ -121,6 +165,7 @@ def test_a_row_for_the_worker_of_a_tree_has_it_yield_and_runs_elsewhere() -> Non
     (value,) = fake.makes(0, live=True)
     fake.give(10, 0, 1, root=7)
     fake.give_back(0, 0)
+    pass_slice(fake)
     fake.give_dependents(30, [[value[1]]], root=8)
     assert fake.core.state.ready.local.keys() == {0}
     assert asked(fake) == [(0, True)]

@@ -146,8 +146,10 @@ def _dispatch(
                 break
         if state.limits.tasks:
             rows = min(rows, state.limits.tasks - worker.ended - worker.rows)
-        origin, lo, hi = queue.take(rows, each)
-        ready.note_taken(queue, origin, (hi - lo) * (UNKNOWN_US if each is None else each))
+        runs_for = state.estimates.running.get(head.function, each)
+        origin, lo, hi = queue.take(rows, runs_for)
+        charged = UNKNOWN_US if runs_for is None else runs_for
+        ready.note_taken(queue, origin, (hi - lo) * charged)
         if whose is not None:
             ready.settle(whose)
         end, is_alone = hi, False
@@ -169,6 +171,7 @@ def _dispatch(
             break
         dispatch = _hand_over(state, out, worker, origin, lo, hi, each)
         dispatch.is_alone, dispatch.is_local = is_alone, whose is not None
+        worker.charged = charged
         first, latest = queue, origin
         left -= hi - lo
         if left <= 0 or is_alone or not in_hand.is_short(state, origin, whose):
@@ -221,6 +224,7 @@ def _hand_over(
     if worker.state is IDLE:
         worker.note_heard(state.now)
         worker.has_waited = worker.gives_back = False
+        worker.ran = 0.0
         state.workers.nesting.pop(worker.slot, None)
         worker_moves.move(state, worker, BUSY)
     out.add(ToWorker(worker.slot, _run_message(state, out, worker, dispatch)))

@@ -114,6 +114,8 @@ def next_wake(state: HostState) -> float:
         wake = state.pulse.next
     if state.departure.until < wake or state.departure.drain_at < wake:
         wake = min(wake, leaving.next_wake(state))
+    if state.workers.nesting:
+        wake = min(wake, state.workers.yield_at)
     if state.workers.start_at:
         wake = min(wake, worker_lifecycle.next_start(state))
     if state.objects.records:

@@ -94,8 +94,8 @@ def take_ready(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
 
 def take_blocked(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
     """The task of a worker waits for other tasks."""
-    worker.blocked = state.follow_ups.workers = True
     yielding.note_blocked(state, worker)
+    worker.blocked = state.follow_ups.workers = True
     if worker.is_crowded:  # handed out when it was about to wait
         worker_commands.recall(state, out, worker, keep=0)
     staging.evict(state, out, worker.slot)
@@ -104,7 +104,7 @@ def take_blocked(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
 
 def take_unblocked(state: HostState, worker: WorkerRecord) -> None:
     """The task of a worker goes on."""
-    worker.blocked, worker.has_waited = False, True
+    worker.blocked, worker.has_waited, worker.went_on = False, True, state.now
     state.follow_ups.workers = True
     state.pulse.hurry(state.now)
 

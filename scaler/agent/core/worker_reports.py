@@ -56,6 +56,7 @@ def take_results(state: HostState, out: Outgoing, worker: WorkerRecord, message:
 def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedSpan) -> None:
     number, client, batch, lo, hi, outcome, duration, peak, sizes, body, processor_time = ended
     dispatch = worker.dispatches.get(number)
+    ran, worker.ran = worker.ran, 0.0
     if outcome == LACKING:
         (lacking,) = SIZE.unpack_from(body)
         body = body[SIZE.size :]
@@ -102,6 +103,10 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
     took = min(duration, 0xFFFFFFFF)
     out.result(client, SpanResult(batch, lo, hi, outcome, took, peak, sizes, body, processor_time))
     estimates.note_duration(function, duration / (hi - lo))
+    if ran:
+        estimates.note_running(function, 1e6 * (ran + state.now - worker.went_on) / (hi - lo))
+    elif function in estimates.running:
+        estimates.note_running(function, duration / (hi - lo))
 
 
 def _is_of_worker(state: HostState, worker: WorkerRecord, dispatch: Dispatch) -> bool:

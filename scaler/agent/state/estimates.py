@@ -21,12 +21,18 @@ class Estimates:
 
     #: microseconds that a row takes
     durations: dict[Function, float] = field(default_factory=dict)
+    #: microseconds of that in which its worker did not count as blocked; only of functions with rows that were
+    running: dict[Function, float] = field(default_factory=dict)
     #: bytes of the stored result of a row; only of functions that have made one
     sizes: dict[Function, float] = field(default_factory=dict)
 
     def note_duration(self, function: Function, microseconds: float) -> None:
         """A row took so long."""
         _average(self.durations, function, max(microseconds, _LEAST))
+
+    def note_running(self, function: Function, microseconds: float) -> None:
+        """A row ran for so long, without what it waited for others."""
+        _average(self.running, function, max(microseconds, _LEAST))
 
     def note_size(self, function: Function, size: float) -> None:
         """The result of a row takes so many bytes in the store; 0: it isn't stored."""
@@ -35,13 +41,14 @@ class Estimates:
 
     def drop_client(self, client: int) -> None:
         """Forget the functions of a client."""
-        for table in (self.durations, self.sizes):
+        for table in (self.durations, self.running, self.sizes):
             for function in [function for function in table if function[0] == client]:
                 del table[function]
 
     def clear(self) -> None:
         """Forget all."""
         self.durations.clear()
+        self.running.clear()
         self.sizes.clear()
 
 

@@ -151,6 +151,11 @@ class WorkerRecord:
     has_waited: bool = False
     #: its task waits for others now and then, and gives back each time what is behind it
     gives_back: bool = False
+    #: when its row last went on after it had waited, and for how long it had run before that, seconds
+    went_on: float = 0.0
+    ran: float = 0.0
+    #: for how long its row's root has had its turn for it, microseconds
+    charged: float = 0.0
     #: token of the last `Recall` that it was sent and has not answered; 0: of none
     recalling: int = 0
     #: rows that it was allowed to keep then
@@ -298,6 +303,8 @@ class WorkerPool:
     is_unfit: bool = False
     #: slots of workers whose task waits for tasks of its own now and then; since when it is to yield, seconds, or None
     nesting: dict[int, float | None] = field(default_factory=dict)
+    #: when the next of them is to yield if it does not wait before, seconds; infinite: never
+    yield_at: float = math.inf
     #: slots of workers that ran rows when the agent began anew, and have not ended: until then nothing is handed out,
     #: so that what they write is never taken for something else
     ending: set[int] = field(default_factory=set)
