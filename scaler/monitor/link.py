@@ -216,7 +216,7 @@ class Link:
     def listen(self, take: Callable[[Message], bool], timeout: float, wakeup: int | None = None) -> bool:
         """Give `take` what comes until it says that this is all; False if the descriptor `wakeup` is readable before.
 
-        Blocks. Raises `ConnectionFailed`, and `ConnectionTimeout` after so many seconds.
+        Blocks. Raises `ConnectionFailed` and `SchedulerStandsBy`, and `ConnectionTimeout` after so many seconds.
         """
         deadline = time.monotonic() + timeout
         poll = select.poll()
@@ -228,7 +228,7 @@ class Link:
             if any(take(each) for each in messages):
                 return True
             if trouble is not None:
-                raise ConnectionFailed(trouble)
+                raise (SchedulerStandsBy if self._initiator.is_elsewhere else ConnectionFailed)(trouble)
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ConnectionTimeout(f"the scheduler at {self.url} gave no answer within {timeout:g} s")

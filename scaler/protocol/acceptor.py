@@ -209,15 +209,15 @@ class Acceptor:
         session = self._by_connection.get(connection)
         return () if session is None else (Stirred(session.number),)
 
-    def reject(self, connection: int, reason: str) -> tuple[Lost, ...]:
-        """What came was no message: this connection is over."""
-        self._refuse(connection, reason, last=True)
+    def reject(self, connection: int, reason: str, elsewhere: bool = False) -> tuple[Lost, ...]:
+        """What came was no message, or is to be said `elsewhere`: this connection is over."""
+        self._refuse(connection, reason, last=True, elsewhere=elsewhere)
         return self.disconnect(connection, reason)
 
-    def end(self, number: int, reason: str) -> tuple[Lost, ...]:
+    def end(self, number: int, reason: str, elsewhere: bool = False) -> tuple[Lost, ...]:
         """A peer is to begin anew, over another connection."""
         session = self._by_number.get(number)
-        return () if session is None else self.reject(session.connection, reason)
+        return () if session is None else self.reject(session.connection, reason, elsewhere)
 
     def disconnect(self, connection: int, reason: str = "its connection closed") -> tuple[Lost, ...]:
         """A connection is gone, and its session with it, unless that goes on over another one."""
@@ -348,8 +348,8 @@ class Acceptor:
                 Lost(session.number, f"asks on, and leaves {session.channel.unread / 1e6:,.0f} MB unread")
             )
 
-    def _refuse(self, connection: int, reason: str, last: bool = False) -> None:
-        self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last))
+    def _refuse(self, connection: int, reason: str, last: bool = False, elsewhere: bool = False) -> None:
+        self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason, elsewhere), last))
 
     def _receive_hello(self, connection: int, hello: Hello, workers: int) -> tuple[Joined | Lost, ...]:
         terms = self._terms

@@ -272,10 +272,11 @@ class Composition:
         return True
 
     def _refuse_job(self, monitor: int, message: JobSubmit | JobQuestion) -> None:
-        leader = "" if self._pairing is None else self._pairing.leader
-        stands_by = f"this scheduler stands by for the one at {leader}: give the addresses of both"
-        why = stands_by if leader else self._refusal
-        self._replies.append(Reply(monitor, JobAnswer(message.number, why, bodies=[b""])))
+        stands_by = "" if self._pairing is None else self._pairing.stands_by
+        if stands_by:  # as clients are refused, who go on asking for a while
+            self._events += self._acceptor.end(monitor, stands_by, elsewhere=True)
+        else:
+            self._replies.append(Reply(monitor, JobAnswer(message.number, self._refusal, bodies=[b""])))
 
     def send(self, number: int, message: Message) -> Outgoing | None:
         """Where and how a message goes that the shell has made for a peer, after a `Publish`; None if it is gone."""

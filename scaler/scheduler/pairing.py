@@ -53,9 +53,14 @@ class Pairing:
         self.replies: list[Reply] = []
 
     @property
-    def leader(self) -> str:
-        """Where the one is that leads; empty if that is this one."""
-        return "" if self._succession.leads else self._succession.partner
+    def stands_by(self) -> str:
+        """Why this one does not lead; empty: it does."""
+        succession = self._succession
+        if succession.leads:
+            return ""
+        if succession.partner:
+            return f"this scheduler stands by for the one at {succession.partner}: give the addresses of both"
+        return "this scheduler was one of a pair, and waits for its partner or for more than half of the agents"
 
     def doubt(self, now: float) -> str:
         """Why the partner may lead meanwhile; empty: it does not."""

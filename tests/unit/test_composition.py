@@ -295,6 +295,24 @@ def test_whoever_asks_for_jobs_while_they_go_to_the_partner_is_not_told_that_the
     assert not any(isinstance(message, JobAnswer) for message in said)
 
 
+@pytest.mark.parametrize(
+    ("named", "words"), [("tcp://b:1", "stands by for the one at tcp://b:1"), ("", "waits for its partner")]
+)
+def test_whoever_asks_one_that_stands_by_for_jobs_is_sent_elsewhere_as_clients_are(
+    core: Core, named: str, words: str
+) -> None:
+    acceptor = Acceptor(Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20), LOCAL_AGENT)
+    succession = Succession("tcp://a:1", 7, named)
+    composed = Composition(core, acceptor, succession)
+    succession.leads = False
+    composed.receive(1, Envelope(0, 0, hello("monitor", "knows this one alone")), 0.0)
+    composed.receive(1, Envelope(1, 0, JobQuestion(7, "list")), 0.0)
+    (refused,) = [wish for wish in composed.settle(0.0) if isinstance(wish, Outgoing) and wish.last]
+    assert isinstance(refused.message, Refused)
+    assert refused.message.elsewhere
+    assert words in refused.message.reason
+
+
 def test_residents_are_told_when_the_partner_may_lead_before_they_answer_what_came_with_that(core: Core) -> None:
     succession = Succession("tcp://a:1", 5)
     acceptor = Acceptor(Terms(epoch_of(0, 7), 1, True, 1.0, 10.0, 10.0, 1 << 30), LOCAL_AGENT)

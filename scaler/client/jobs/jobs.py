@@ -87,7 +87,7 @@ def jobs_of(parts: ClientParts) -> Jobs:
         if jobs is None:
             # bounded in tasks, too: a scheduler that is there may refuse what is asked again and again
             patience = RECONNECT if parts.reconnect is None else parts.reconnect
-            new_session = partial(JobSession, str(parts.address), parts.security, patience)
+            new_session = partial(JobSession, str(parts.address), parts.security, patience, is_known=True)
             jobs = _of_clients[parts.lifetime] = Jobs(new_session, parts.serializer)
             parts.lifetime.companions.append(jobs.close)
         return jobs

@@ -33,11 +33,15 @@ TRY = 5.0
 class JobSession:
     """Connections, for any thread: as many as threads ask at the same time. Blocks."""
 
-    def __init__(self, address: str, security: Security | None, patience: float) -> None:
-        """`patience`: seconds for which a scheduler is looked for that is gone."""
+    def __init__(self, address: str, security: Security | None, patience: float, is_known: bool = False) -> None:
+        """`patience`: seconds for which a scheduler is looked for that is gone.
+
+        It `is_known` that one at this address takes us: one that does not, or stands by, may be followed by that.
+        """
         self._address = address
         self._security = security
         self._patience = patience
+        self._is_known = is_known
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         #: connections that nobody asks over at the moment, and when each was used last, seconds
@@ -83,7 +87,7 @@ class JobSession:
                 answers = self._await(link, [message.number for message in messages], wait + SLACK)
             except BaseException as error:
                 link.drop()
-                if not isinstance(error, ConnectionFailed):
+                if not isinstance(error, ConnectionFailed) or self._is_final(error):
                     raise
                 now = time.monotonic()
                 if attempts is None:
@@ -95,6 +99,7 @@ class JobSession:
                     raise
                 continue
             self._put_back(link)
+            self._is_known = True
             for answer in answers:
                 if answer.error:
                     raise JobError(answer.error)
@@ -123,15 +128,16 @@ class JobSession:
             link = Link(self._address, self._security, "scaler-jobs")
             try:
                 link.connect(TRY)
-            except HandshakeRefused:
-                raise
-            except ConnectionFailed:
+            except ConnectionFailed as error:
                 now = time.monotonic()
-                if self._is_aborted or attempts.are_over(now):
+                if self._is_aborted or self._is_final(error) or attempts.are_over(now):
                     raise
                 time.sleep(attempts.next_pause(now))
                 continue
             return link
+
+    def _is_final(self, error: ConnectionFailed) -> bool:
+        return isinstance(error, HandshakeRefused) and not self._is_known
 
     def _await(self, link: Link, numbers: list[int], timeout: float) -> list[JobAnswer]:
         found: dict[int, JobAnswer] = {}
