@@ -345,7 +345,8 @@ class Client:
         """End the whole cluster, and disconnect. Raises `ShutdownRefused` if the scheduler runs in protected mode.
 
         Blocks until the scheduler has answered; while it is away for the next one, which is asked again, for as long as
-        `reconnect` says. Raises `ConnectionFailed` if none comes, or one is there and does not answer for 5 s or more.
+        `reconnect` says. Raises `ConnectionFailed` if none comes, or one is there and does not answer for 5 s or more:
+        that one may do it all the same, and no later one is asked.
         """
         self._parts.lifetime.shut_down(str(self._parts.address))
 

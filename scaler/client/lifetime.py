@@ -110,16 +110,23 @@ class Lifetime:
         self._stored_results.fetch_all(FETCH_TIMEOUT)
         self._reply.expect(is_to_goodbye=False)
         self._driver.tell(ev.Request(ClientShutdown()))
+        try:
+            self._await_shutdown(scheduler)
+        except BaseException:
+            self._driver.tell(ev.ShutdownWithdrawn())
+            raise
+        self._liveness.check_connection()
+        if self._reply.refusal is not None:
+            raise ShutdownRefused(self._reply.refusal)
+        self._leave()
+
+    def _await_shutdown(self, scheduler: str) -> None:
         was_there = self._driver.is_connected
         while not self._reply.wait(ANSWER_TIMEOUT):
             is_there = self._driver.is_connected
             if was_there and is_there:
                 raise ConnectionFailed(f"the scheduler at {scheduler} did not answer the request to shut down")
             was_there = is_there
-        self._liveness.check_connection()
-        if self._reply.refusal is not None:
-            raise ShutdownRefused(self._reply.refusal)
-        self._leave()
 
     def clear(self, forget_functions: Callable[[], None], forget_values: Callable[[], None]) -> None:
         """Cancel all that is under way, and have the scheduler forget all objects, as these do here."""

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, final
 
 from scaler.common.attempts import is_under_way
 from scaler.protocol.channel import Channel, Envelope, FalseAck, Gap
+from scaler.protocol.codes import MAX_WORKERS, Role
 from scaler.protocol.hello import term_of
 from scaler.protocol.messages import Ack, AgentsInUse, HeartbeatEcho, Hello, Message, Refused, Welcome, u32
 
@@ -116,6 +117,7 @@ class Initiator:
         "_looked",
         "_roster",
         "_term",
+        "_workers",
         "is_elsewhere",
         "is_silent",
         "refusal",
@@ -134,6 +136,8 @@ class Initiator:
         self._looked = 0.0, 0.0, 0
         #: the highest term of a scheduler that has welcomed it, and how many agents its pair had
         self._term = self._roster = 0
+        #: workers of the whole cluster, as last heard
+        self._workers = 0
         self.state = State.AWAY
         #: the scheduler's last Welcome; None before the first
         self.welcome: Welcome | None = None
@@ -184,6 +188,8 @@ class Initiator:
                 whereabouts=tuple(self._agents.values()),
                 roster=self._roster,
             )
+            if hello.role == Role.CLIENT:
+                hello.workers = min(self._workers, MAX_WORKERS)
         return Envelope(0, 0, hello)
 
     def receive(self, envelope: Envelope, now: float) -> Message | Established | Rejected | Broken | None:
@@ -213,7 +219,7 @@ class Initiator:
             self._note_agents(message)  # type: ignore[arg-type]
             return None
         if kind is HeartbeatEcho:
-            self._roster = message.roster  # type: ignore[attr-defined]
+            self._roster, self._workers = message.roster, message.workers  # type: ignore[attr-defined]
         return message
 
     def _note_agents(self, message: AgentsInUse) -> None:
@@ -288,7 +294,7 @@ class Initiator:
             self._break(Cause.REFUSED, REPLACED)
             return Rejected(REPLACED, elsewhere=True)
         self._move(Cause.WELCOME)
-        self._term, self._roster = term_of(welcome.epoch), welcome.roster
+        self._term, self._roster, self._workers = term_of(welcome.epoch), welcome.roster, welcome.workers
         last, self.welcome = self.welcome, welcome
         if not (welcome.resumed and last is not None):
             self._channel = Channel()

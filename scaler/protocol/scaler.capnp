@@ -80,7 +80,7 @@ struct Hello {
   pid @7 :UInt32;
   epoch @8 :UInt64;         # of the scheduler this session was last welcomed by; 0 for none
   received @9 :UInt64;      # highest seq received in this session
-  workers @10 :UInt32;      # agents only
+  workers @10 :UInt32;      # agents: theirs; clients that come back: of the whole cluster, as last told
   capabilities @11 :List(Text);
   store @12 :Text;          # agents: directory of the store; clients in workers: of that of their agent
   token @13 :Text;          # agents: what the file `token` in it holds; who reads the same is on the same host

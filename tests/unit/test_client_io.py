@@ -324,6 +324,7 @@ def test_the_end_of_a_cluster_is_waited_for_while_there_is_no_scheduler_or_a_new
             lifetime.shut_down("tcp://here")
     assert not looks
     assert liveness.is_closed is (said is None)
+    assert ((ev.ShutdownWithdrawn(),) in left) is (said == "did not answer"), "a later scheduler is asked for it"
     liveness.is_closed = True
 
 

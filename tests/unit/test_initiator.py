@@ -8,6 +8,7 @@ from simulator.scripted import hello
 
 from scaler.common.attempts import UNDER_WAY
 from scaler.protocol.channel import ACK_EVERY, Envelope
+from scaler.protocol.codes import MAX_WORKERS
 from scaler.protocol.initiator import (
     FIRST_TIMEOUT,
     TRANSITIONS,
@@ -18,7 +19,17 @@ from scaler.protocol.initiator import (
     Rejected,
     State,
 )
-from scaler.protocol.messages import Ack, AgentsInUse, BalanceRequest, Hello, Message, Refused, Welcome, u32
+from scaler.protocol.messages import (
+    Ack,
+    AgentsInUse,
+    BalanceRequest,
+    HeartbeatEcho,
+    Hello,
+    Message,
+    Refused,
+    Welcome,
+    u32,
+)
 
 EPOCH, TIMEOUT = 5, 3.0
 
@@ -262,6 +273,16 @@ def test_who_keeps_its_number_at_another_scheduler_comes_back() -> None:
 
 def test_who_gets_another_number_begins_anew() -> None:
     assert not moved(8).returned
+
+
+def test_a_client_that_comes_back_says_how_many_workers_the_cluster_had_and_an_agent_how_many_it_has() -> None:
+    for role, own, told, said in (("client", 0, 9, 9), ("client", 0, MAX_WORKERS + 1, MAX_WORKERS), ("agent", 2, 9, 2)):
+        session = Initiator(hello(role, "peer", own))
+        session.greet(0.0)
+        hear(session, welcome())
+        hear(session, HeartbeatEcho(0.0, told), seq=1)
+        session.disconnect("it is gone")
+        assert session.greet(0.0).message.workers == said
 
 
 def test_which_agents_are_in_use_is_no_news_to_others() -> None:

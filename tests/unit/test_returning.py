@@ -139,6 +139,24 @@ def test_a_cluster_that_is_ended_as_all_come_back_waits_a_moment_for_its_agents(
     assert any(isinstance(effect, se.Stop) for effect in fake.effects)
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_cluster_that_is_ended_waits_longer_for_workers_that_clients_knew_of(comes: bool) -> None:
+    fake = FakeScheduler(protected=False)
+    fake.come_back("client", CLIENT, SESSION, agents=u32(), workers=4)
+    fake.say(CLIENT, ClientReturn(u64()), ClientShutdown())
+    agent_back(fake, inventory())
+    for _ in range(int(PATIENCE) - 1):
+        fake.wait(1.0)
+        fake.say(AGENT, Heartbeat(0.0, workers=2))
+    assert not fake.heard(AGENT, ClientShutdown)
+    if comes:
+        agent_back(fake, inventory(), number=OTHER)
+        assert len(fake.heard(OTHER, ClientShutdown)) == 1
+    else:  # its host went with that of the last scheduler
+        fake.wait(1.0)
+    assert len(fake.heard(AGENT, ClientShutdown)) == 1
+
+
 # ---- rows ------------------------------------------------------------------------------------------------------------
 def test_rows_stay_where_they_are_and_the_others_run(fake: FakeScheduler) -> None:
     back(fake, task(10, 6, ended=u32([0, 1])))

@@ -224,6 +224,13 @@ def test_a_cluster_that_is_to_end_is_told_so_by_the_next_scheduler_until_one_has
     assert [type(message) for message in session.anew()] == [Task]
 
 
+def test_a_cluster_whose_end_nobody_waits_for_any_more_is_not_ended_by_the_next_scheduler() -> None:
+    session = Session()
+    session.do(ev.Request(ClientShutdown()))
+    session.do(ev.ShutdownWithdrawn())
+    assert [type(message) for message in session.anew()] == []
+
+
 def test_a_cancellation_names_only_rows_that_have_not_ended() -> None:
     session = Session()
     tokens = session.submit(task(10, 4))

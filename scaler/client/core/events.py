@@ -128,6 +128,11 @@ class Request:
 
 
 @record
+class ShutdownWithdrawn:
+    """Nobody waits for the answer to a shutdown any more: a next scheduler is not asked for it."""
+
+
+@record
 class Arrived:
     """A message of the scheduler."""
 
@@ -147,7 +152,7 @@ class Welcomed:
     returned: bool = False
 
 
-Event = Submit | Announce | Restored | Release | Cancel | Claim | Request | Arrived | Welcomed
+Event = Submit | Announce | Restored | Release | Cancel | Claim | Request | ShutdownWithdrawn | Arrived | Welcomed
 
 
 # ---- effects -------------------------------------------------------------------------------------------------------

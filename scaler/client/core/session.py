@@ -25,6 +25,7 @@ from scaler.client.core.events import (
     RequestAnswered,
     Restored,
     RestoreObjects,
+    ShutdownWithdrawn,
     StoreAnswered,
     StoresRenewed,
     Submit,
@@ -88,7 +89,7 @@ class SessionCore:
         self._is_returning = False
         #: a goodbye was said
         self._is_leaving = False
-        #: the cluster was asked to end, and the scheduler has not answered
+        #: the cluster was asked to end, and somebody waits for an answer
         self._is_shutting_down = False
         #: of objects and rows, which are numbered together
         self._next_id = 1
@@ -106,6 +107,7 @@ class SessionCore:
             Cancel: self._cancel,
             Claim: self._claim,
             Request: self._request,
+            ShutdownWithdrawn: self._withdraw_shutdown,
             Welcomed: self._welcomed,
             Arrived: lambda event: self._of_message[type(event.message)](event.message),
         }
@@ -212,6 +214,10 @@ class SessionCore:
         elif type(event.message) is ClientShutdown:
             self._is_shutting_down = True
         return [*told, Transmit(event.message)]
+
+    def _withdraw_shutdown(self, event: ShutdownWithdrawn) -> list[Effect]:
+        self._is_shutting_down = False
+        return []
 
     def _cancel(self, event: Cancel) -> list[Effect]:
         rows = self.pending.rows_of(event.tokens)

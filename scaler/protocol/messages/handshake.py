@@ -32,6 +32,7 @@ class Hello(Message):
     pid: int
     epoch: int = 0
     received: int = 0
+    #: of an agent: its own; of a client that comes back: in the whole cluster, as it was told last, or fewer
     workers: int = 0
     capabilities: tuple[str, ...] = ()
     #: of an agent: the directory of its store and the proof of being on its host; where other hosts fetch objects. Of a

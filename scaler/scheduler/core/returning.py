@@ -63,6 +63,7 @@ def join_client(
     if hello.number != number:
         return
     _note_first(state)
+    returning.workers = max(returning.workers, hello.workers)
     expected = {n for n in hello.agents if n in returning.agents or n not in state.agents}
     named = dict(zip(hello.agents, hello.whereabouts or [""] * len(hello.agents), strict=True))
     returning.clients[number] = ReturningClient(
@@ -86,6 +87,13 @@ def _note_first(state: ClusterState) -> None:
     """Somebody has come back."""
     if state.returning.coming_until == -math.inf:
         state.returning.coming_until = state.now + TOGETHER
+
+
+def coming_until(state: ClusterState, agent_timeout: float) -> float:
+    """Until when all may come, seconds: for longer while the cluster has fewer workers than clients knew of."""
+    returning = state.returning
+    longer = state.workers < returning.workers
+    return returning.coming_until + (max(0.0, min(PATIENCE, agent_timeout) - TOGETHER) if longer else 0.0)
 
 
 def check_first(state: ClusterState, agent: AgentRecord, message: Message) -> None:

@@ -474,7 +474,7 @@ class SchedulerCore:
             self._hasten_check()
         wake = min(self._next_check, watching.next_due(state)) if state.monitors else self._next_check
         if self._is_ending:
-            wake = min(wake, state.returning.coming_until)
+            wake = min(wake, returning.coming_until(state, self._limits.agent_timeout))
         if wake != self._wake:
             self._wake = wake
             self._out.effects.append(WakeAt(wake))
@@ -591,7 +591,7 @@ class SchedulerCore:
     def _end_all(self) -> None:
         """A client has ended the cluster: so do agents that are here, or are about to come back."""
         state = self.state
-        if state.now < state.returning.coming_until:
+        if state.now < returning.coming_until(state, self._limits.agent_timeout):
             return
         self._is_ending = False
         for number in state.agents:

@@ -64,6 +64,8 @@ class ReturningPeers:
     settled: float = math.inf
     #: until when those may come that look for a scheduler since the first who came back does, seconds
     coming_until: float = -math.inf
+    #: how many the cluster had at the last scheduler, as clients say
+    workers: int = 0
     #: durable jobs can't come yet, and any client that did not may be one of them
     residents_due: bool = False
     #: number of an agent that came too late -> (client, batch) -> rows [lo, hi) that it had, is to end, and has not
