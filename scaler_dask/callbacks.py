@@ -1,21 +1,25 @@
 """Telling dask's callbacks (`ProgressBar`, `Profiler`, `Cache` and their kin) what a computation on Scaler does.
 
-They are made for schedulers that see each task. So while one is active, all keys of the graph are asked for, one task
-each, and their values come here; without one, only what the user wants does. A key counts as running from when its
+They are made for schedulers that see each task. So while one is active that looks at tasks, all keys of the graph are
+asked for, one task each, and their values come here; without one, only what the user wants does. Large values stay in
+their stores if no callback is given them: None stands for them in the state. A key counts as running from when its
 dependencies have ended, since nobody tells when a worker begins it. The state that they look at is kept by dask's own
 functions: as there, a value is let go of when the keys that need it have ended.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Iterable, Sequence
-from concurrent.futures import Future, as_completed
 from types import TracebackType
 from typing import Any
 
 from dask import _task_spec as spec
 from dask.local import finish_task, start_state_from_dask
 from dask.order import order
+
+from scaler.extension import Future, as_ended
+from scaler.graph import collector_paused
 
 #: start(graph), start_state(graph, state), pretask(key, graph, state), posttask(key, value, graph, state, worker),
 #: finish(graph, state, failed); each may be missing
@@ -28,6 +32,9 @@ class CallbackRun:
     def __init__(self, callbacks: Iterable[Callbacks], graph: dict[Any, Any], wanted: Sequence[Any]) -> None:
         self._callbacks = [tuple(callback) for callback in callbacks]
         self._begun: list[tuple[Any, ...]] = []
+        #: some look at tasks; and some are given their values
+        self._sees_keys = any(map(_looks_at_keys, self._callbacks))
+        self._sees_values = any(callback[3] for callback in self._callbacks)
         #: dask's nodes; callbacks may change it before anything runs
         self._graph = graph
         self._wanted = wanted
@@ -46,10 +53,12 @@ class CallbackRun:
                 self._begun.append(callback)
             if self._callbacks:
                 self._leave_out_unneeded()
-                self._order = order(self._graph)
-                self._state = start_state_from_dask(  # type: ignore[no-untyped-call]
-                    self._graph, sortkey=self._order.get
-                )
+            if self._sees_keys:
+                with collector_paused:
+                    self._order = order(self._graph)
+                    self._state = start_state_from_dask(  # type: ignore[no-untyped-call]
+                        self._graph, sortkey=self._order.get
+                    )
                 self._call(1, self._graph, self._state)
         except BaseException:
             self._finish(failed=True)
@@ -67,7 +76,7 @@ class CallbackRun:
 
     def asked_for(self, wanted: list[Any]) -> list[Any]:
         """What has to come here: what is wanted, and behind it what the callbacks want to see."""
-        if not self._callbacks:
+        if not self._sees_keys:
             return wanted
         return list(dict.fromkeys([*wanted, *self._state["waiting"], *self._state["ready"]]))
 
@@ -77,11 +86,11 @@ class CallbackRun:
         `futures` are those of `keys`. Only those of what is wanted are left in it, and if this raises, those that were
         not told of: all others are let go of as they are told of, so that their values take no room.
         """
-        if not self._callbacks:
+        if not self._sees_keys:
             return
         state = self._state
         tasks = {*state["waiting"], *state["ready"]}
-        of: dict[Future[Any], list[Any]] = {}
+        of: dict[Future, list[Any]] = {}
         for key, future in zip(keys, futures, strict=True):
             of.setdefault(future, []).extend([key] if key in tasks else [])
         del futures[len(self._wanted) :]
@@ -89,9 +98,10 @@ class CallbackRun:
         early: dict[Any, Any] = {}
         try:
             self._start_ready()
-            for future in as_completed(of):
-                value = future.result()
+            for future in as_ended(of):
                 its_keys = of.pop(future)
+                is_left = not self._sees_values and future.is_unread and self._kept.isdisjoint(its_keys)
+                value = None if is_left else future.result()
                 early.update(dict.fromkeys(its_keys, value))
                 del future, value
                 told = [key for key in its_keys if key in state["running"]]
@@ -129,3 +139,10 @@ class CallbackRun:
         for callback in self._callbacks:
             if callback[which]:
                 callback[which](*args)
+
+
+def _looks_at_keys(callback: Callbacks) -> bool:
+    """All do but one with nothing between start and finish, if it is known that its finish does without the state."""
+    profile = sys.modules.get("dask.diagnostics.profile")
+    of_resources = profile is not None and getattr(callback[4], "__func__", None) is profile.ResourceProfiler._finish
+    return any(callback[1:4]) or bool(callback[4] and not of_resources)

@@ -20,7 +20,8 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
 from contextlib import AbstractContextManager
@@ -30,6 +31,7 @@ from typing import Any, Protocol
 
 from scaler.client.callbacks import call_back, callback_of_task, callbacks_collected
 from scaler.client.waiters import Waiters
+from scaler.common.gate import Gate
 from scaler.common.interrupts import wait_in_steps
 from scaler.common.renewed_lock import RenewedLock
 from scaler.errors import ObjectLost
@@ -311,6 +313,13 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         finally:
             self._gates.remove(gate)
 
+    def ring_at_end(self, bell: _Bell) -> None:
+        """Have this rung once it has ended; now if it has."""
+        if self._state in (PENDING, RUNNING):
+            self._gates.append(bell)
+        if self._state not in (PENDING, RUNNING):  # by now
+            bell.release()
+
     def is_awaited(self, waiter: object = None) -> bool:
         """Some thread waits for it: in `result`, `exception`, or by another waiter of the standard library's."""
         if "_gates" in self._made and self._gates:
@@ -535,6 +544,55 @@ def fulfil_all(futures: Iterable[Future], values: Iterable[Any]) -> None:
             future.end_watched()
 
 
+class _Bell:
+    """At the gate of a future for a thread that waits for many: rung once, when that ends."""
+
+    __slots__ = ("_ended", "_future", "_gate")
+
+    def __init__(self, future: Future, ended: deque[Future], gate: Gate) -> None:
+        #: None: it was rung
+        self._future: Future | None = future
+        self._ended = ended
+        self._gate = gate
+
+    def release(self) -> None:
+        """It has ended; called as that of a lock would be."""
+        future, self._future = self._future, None
+        if future is not None:
+            self._ended.append(future)
+            self._gate.open()
+
+
+def as_ended(futures: Iterable[Future]) -> Iterator[Future]:
+    """Each of these as it ends, as `concurrent.futures.as_completed` does, without a Condition for each. Blocks.
+
+    Ctrl-C takes no task back: that is left to whoever waits.
+    """
+    left = dict.fromkeys(futures)
+    del futures  # who has been told is kept by nobody here
+    ended: deque[Future] = deque()
+    gate, noted = Gate(), None
+    _hang_bells(left, ended, gate)
+    while left:
+        if not ended:
+            if noted is None:
+                noted = next(reversed(left))  # mostly the last to end, so that one is enough
+                noted.owner.prepare_to_block(noted)
+            gate.wait_for(lambda: ended, None)
+        elif ended[0] in left:
+            del left[ended[0]]
+            if ended[0] is noted:
+                noted = None
+            yield ended.popleft()  # by no name here, which would keep it
+        else:  # two threads have rung at the same time
+            ended.popleft()
+
+
+def _hang_bells(futures: Iterable[Future], ended: deque[Future], gate: Gate) -> None:
+    for future in futures:
+        future.ring_at_end(_Bell(future, ended, gate))
+
+
 def take_result(future: Future, timeout: float | None = None) -> Any:
     """`result` of a future that nobody else asks for it: the value is kept no longer.
 
@@ -551,4 +609,4 @@ def take_result(future: Future, timeout: float | None = None) -> Any:
 #: what the original calls it
 ScalerFuture = Future
 
-__all__ = ["CancelledError", "Future", "ProfilingInfo", "ScalerFuture", "fulfil_all", "take_result"]
+__all__ = ["CancelledError", "Future", "ProfilingInfo", "ScalerFuture", "as_ended", "fulfil_all", "take_result"]

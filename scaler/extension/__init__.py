@@ -8,7 +8,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     surrounding_serializer, serializer_of, memmaps_shared               and how its values become bytes
     begin_local_cluster                                                 the cluster that a script will need, if it does
     submit_call, capture_function, submit_map, failed_call, fail_future,
-    take_result,
+    take_result, as_ended,
     with_warnings_kept, issue_warnings                                  clients and futures, beyond what users do
     is_interrupt, has_ended_program, abandon                            what to do when the user presses Ctrl-C
     wait_in_steps, Gate                                                 so that it is heard
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from scaler.client import Future
     from scaler.client.callbacks import callback_of_task
     from scaler.client.core.task_template import TaskTemplate
-    from scaler.client.future import take_result
+    from scaler.client.future import as_ended, take_result
     from scaler.client.waiting.map_job import MapJob
     from scaler.common.callback_thread import CallbackThread
     from scaler.common.gate import Gate
@@ -88,6 +88,7 @@ __all__ = [
     "SpaceBegins",
     "TaskTemplate",
     "abandon",
+    "as_ended",
     "begin_in_space",
     "begin_local_cluster",
     "callback_of_task",
@@ -136,6 +137,7 @@ _HOMES = {
     "SpaceBegins": "scaler.serialize.module_globals",
     "TaskTemplate": "scaler.client.core.task_template",
     "abandon": "scaler.extension.interrupts",
+    "as_ended": "scaler.client.future",
     "begin_in_space": "scaler.serialize.module_globals",
     "begin_local_cluster": "scaler.extension.clusters",
     "callback_of_task": "scaler.client.callbacks",

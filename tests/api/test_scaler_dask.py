@@ -44,13 +44,11 @@ class InProcess:
         for run in made.runs:
             entries, _ = decode_function(encode_entries(run.entries))
             for entry, needed in zip(entries, run.dependencies, strict=True):
-                future = Future()
+                future = scaler.extension.Future(None)
                 try:
-                    future.set_result(
-                        entry.run([made.shared[-1 - n] if n < 0 else outcomes[n].result() for n in needed])
-                    )
+                    future.fulfil(entry.run([made.shared[-1 - n] if n < 0 else outcomes[n].result() for n in needed]))
                 except Exception as error:
-                    future.set_exception(error)
+                    future.fail(error)
                 outcomes.append(future)
         return [
             outcomes[made.rows_of_keys[key]] if key in made.rows_of_keys else self.done(made.constants[key])
@@ -58,8 +56,8 @@ class InProcess:
         ]
 
     def done(self, value):
-        future = Future()
-        future.set_result(value)
+        future = scaler.extension.Future(None)
+        future.fulfil(value)
         return future
 
     def with_options(self, pass_warnings):

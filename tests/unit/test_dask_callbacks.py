@@ -1,7 +1,7 @@
 """What dask's callbacks are told of a computation, and what is kept for them; futures are played by the test."""
 
+import threading
 import weakref
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -11,7 +11,9 @@ pytest.importorskip("dask")
 from dask._task_spec import Alias, DataNode, Task, TaskRef
 from dask.callbacks import Callback
 from dask.local import get_sync
+from support import until
 
+from scaler.client.future import Future
 from scaler_dask.callbacks import CallbackRun
 
 
@@ -33,16 +35,27 @@ def chain() -> dict[Any, Any]:
     }
 
 
-def ended(value: Any) -> Future[Any]:
+class Owner:
+    """A client that has nothing to do about those who wait."""
+
+    def prepare_to_block(self, future: Future) -> None:
+        pass
+
+
+def pending() -> Future:
+    return Future(Owner())  # type: ignore[arg-type]
+
+
+def ended(value: Any) -> Future:
     """A future that has this value."""
-    future: Future[Any] = Future()
-    future.set_result(value)
+    future = pending()
+    future.fulfil(value)
     return future
 
 
 def run(
     callback: Callback, graph: dict[Any, Any], wanted: list[Any], values: dict[Any, Any]
-) -> tuple[list[Any], list[Future[Any]]]:
+) -> tuple[list[Any], list[Future]]:
     """Compute a graph, whose keys have these values; the keys that are asked for, and the futures that are left."""
     with CallbackRun([callback._callback], graph, wanted) as callbacks:
         asked = callbacks.asked_for(wanted)
@@ -112,9 +125,9 @@ def test_values_are_let_go_of_when_all_that_need_them_have_ended() -> None:
 
 
 def test_futures_that_have_not_ended_are_left_where_a_task_failed() -> None:
-    with CallbackRun([Callback()._callback], chain(), ["d"]) as callbacks:
-        futures: list[Any] = [Future() for _ in callbacks.asked_for(["d"])]
-        futures[-1].set_exception(ValueError("no"))
+    with CallbackRun([Callback(pretask=lambda *_: None)._callback], chain(), ["d"]) as callbacks:
+        futures: list[Any] = [pending() for _ in callbacks.asked_for(["d"])]
+        futures[-1].fail(ValueError("no"))
         unended = futures[:-1]
         with pytest.raises(ValueError, match="no"):
             callbacks.follow(callbacks.asked_for(["d"]), futures)
@@ -140,3 +153,53 @@ def test_another_name_is_a_task_as_well() -> None:
     with theirs:
         get_sync(graph, "b")
     assert watch.seen == theirs.seen
+
+
+def test_one_that_measures_the_process_alone_asks_for_no_key_more_than_is_wanted() -> None:
+    diagnostics = pytest.importorskip("dask.diagnostics")
+    pytest.importorskip("psutil")
+    for others, asked in (([], ["d"]), ([Callback(finish=lambda *_: None)], ["d", "b", "c"])):
+        callbacks = [each._callback for each in (diagnostics.ResourceProfiler(dt=0.01), *others)]
+        with CallbackRun(callbacks, chain(), ["d"]) as run_:
+            found = run_.asked_for(["d"])
+            run_.follow(found, [ended(1) for _ in found])
+        assert sorted(found) == sorted(asked)
+
+
+class Stored:
+    """A value in a store, which can't be read."""
+
+    def held(self, timeout: float | None) -> Any:
+        raise AssertionError("somebody wants it")
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_large_values_that_no_callback_is_given_stay_in_their_stores(is_given: bool) -> None:
+    finished: list[Any] = []
+    posttask = (lambda *_: None) if is_given else None
+    callback = Callback(pretask=lambda key, dsk, state: finished.append(len(state["finished"])), posttask=posttask)
+    with CallbackRun([callback._callback], chain(), ["d"]) as callbacks:
+        asked = callbacks.asked_for(["d"])
+        futures = [ended(1) if key == "d" else pending() for key in asked]
+        for future in futures[1:]:
+            future.fulfil_stored(Stored())  # type: ignore[arg-type]
+        if is_given:
+            with pytest.raises(AssertionError, match="somebody wants it"):
+                callbacks.follow(asked, futures)
+        else:
+            callbacks.follow(asked, futures)
+            assert finished == [0, 1, 2]
+
+
+def test_what_ends_while_it_is_waited_for_is_told_as_it_ends() -> None:
+    told: list[Any] = []
+    with CallbackRun([Callback(posttask=lambda key, *_: told.append(key))._callback], chain(), ["d"]) as callbacks:
+        asked = callbacks.asked_for(["d"])
+        futures = {key: pending() for key in asked}
+        thread = threading.Thread(target=callbacks.follow, args=(asked, list(futures.values())))
+        thread.start()
+        for n, key in enumerate("bcd", 1):
+            futures[key].fulfil(key)
+            until(lambda n=n: len(told) == n, "a key that is told of")
+        thread.join()
+    assert told == ["b", "c", "d"]

@@ -19,7 +19,7 @@ import pytest
 
 from scaler.client import future as future_module
 from scaler.client.callbacks import callbacks_collected
-from scaler.client.future import Future, fulfil_all
+from scaler.client.future import Future, as_ended, fulfil_all
 from scaler.client.values.stored_results import StoredResult
 from scaler.common.interrupts import LOOK, wait_in_steps
 from scaler.executor.map_results import in_order
@@ -86,6 +86,37 @@ def test_a_map_keeps_no_result_that_was_taken_though_another_thread_has_its_futu
         gone = weakref.ref(value)
         del value
         assert gone() is None
+
+
+def test_futures_come_as_they_end_once_each_and_nothing_keeps_them() -> None:
+    class Owner:
+        blocked = 0
+
+        def prepare_to_block(self, future: Future) -> None:
+            Owner.blocked += 1
+
+    futures = [Future(Owner()) for _ in range(4)]  # type: ignore[arg-type]
+    places = {id(future): n for n, future in enumerate(futures)}
+    refs = [weakref.ref(future) for future in futures]
+    futures[1].fulfil(set())
+    coming = as_ended([*futures, futures[2]])
+
+    def end_others() -> None:
+        futures[3].fail(ValueError())
+        futures[0].mark_cancelled()
+
+    seen = [places[id(next(coming))]]
+    thread = threading.Thread(target=end_others)
+    thread.start()
+    seen += [places[id(next(coming))] for _ in range(2)]
+    thread.join()
+    assert seen == [1, 3, 0]
+    futures[2].fulfil(set())
+    futures.clear()
+    assert [ref() is None for ref in refs] == [True, True, False, True]
+    seen = [places[id(future)] for future in coming]
+    assert seen == [2]
+    assert Owner.blocked <= 2
 
 
 def test_callbacks_are_called_when_all_that_came_together_has_ended() -> None:
