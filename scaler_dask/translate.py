@@ -32,16 +32,20 @@ _Resolve = Callable[[Any], Any]
 
 
 #: what `tasks.call_from_tuple` reads as dask does
-_KINDS = frozenset({bool, complex, float, frozenset, int, list, set, str, tuple, type(None)})
+_KINDS = frozenset({bool, float, frozenset, int, list, set, str, tuple, type(None)})
+#: keys that an argument may refer to by itself; other keys, as None, can be asked for, and a TaskRef refers to them
+_REFERABLE = (int, float, str, tuple)
 
 
 def translate(graph: Mapping[Any, Any]) -> dict[Any, Node]:
     """Return a graph of dask's nodes, or of tuples, as nodes for `plan`."""
     nodes: dict[Any, Node] = {}
+    others = {key for key in graph if not isinstance(key, _REFERABLE)}
+    referable = graph.keys() - others if others else graph
     for key, value in graph.items():
         if type(value) is tuple and value and callable(value[0]):
             try:
-                nodes[key] = tasks.call_from_tuple(value[0], value[1:], graph, _KINDS)
+                nodes[key] = tasks.call_from_tuple(value[0], value[1:], referable, _KINDS)
                 continue
             except tasks.UnsupportedKind:
                 pass

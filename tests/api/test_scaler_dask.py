@@ -150,6 +150,17 @@ def test_values_have_the_shape_of_the_keys(get, keys, values):
     assert get(GRAPH, keys) == values
 
 
+def together(*args):
+    return args
+
+
+@pytest.mark.parametrize("odd", [None, frozenset({1}), 1j, b"k", complex(1)])
+def test_what_dask_takes_for_no_reference_is_none(get, odd):
+    graph = {odd: 5, 1: 6, "x": (together, odd, 1, [odd, True], {"a": odd}), "y": (together, odd)}
+    for keys in ("x", ["y", odd]):
+        assert get(graph, keys) == dask.get(graph, keys)
+
+
 def test_keys_may_be_tuples_and_numbers(get):
     assert get({("x", 0): 1, 5: (inc, ("x", 0)), "k": (add, 5, ("x", 0))}, [("x", 0), 5, "k"]) == (1, 2, 3)
 
