@@ -16,8 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 from scaler.config import OptionError
+from scaler.provisioning.core import Limits
 from scaler.provisioning.core import events as ev
-from scaler.provisioning.provider import HostTemplate, Job, JobState, Provider, ProviderError, request_of
+from scaler.provisioning.provider import HostTemplate, Job, JobState, Provider, ProviderError, WrongRequest, request_of
 
 logger = logging.getLogger("scaler.provision")
 
@@ -38,6 +39,8 @@ class Errands:
         self._has_seen_others = False
         #: what the provider was asked for and has not answered, and since when
         self.asked: tuple[str, float] | None = None
+        #: when it last did what it was asked for, seconds
+        self.answered_at = 0.0
         #: the list was asked for, and has not come; when the last one came
         self.is_listing = False
         self.listed_at = 0.0
@@ -70,9 +73,14 @@ class Errands:
     def _submit(self, request: int, n: int, template: HostTemplate) -> None:
         try:
             ids = _ids(self._provider.submit(n, template), n)
+        except (WrongRequest, OptionError) as error:
+            advice = f"it is asked again in {Limits.WRONG_BACK_OFF / 60:g} min; change its options, and start it anew"
+            self._tell(ev.SubmitFailed(request, f"{line(error)} ({advice})", is_final=True))
+            return
         except BaseException as error:
             self._tell(ev.SubmitFailed(request, line(error)))
             return
+        self.answered_at = time.monotonic()
         self._ids |= set(ids)
         logger.info("request %d: %s", request, some(ids))
         self._tell(ev.Submitted(request, ids))
@@ -80,6 +88,7 @@ class Errands:
     def _cancel(self, ids: tuple[str, ...]) -> None:
         try:
             self._provider.cancel(ids)
+            self.answered_at = time.monotonic()
         except BaseException as error:
             logger.warning("%s", line(error))
 
@@ -87,6 +96,7 @@ class Errands:
         began = time.monotonic()
         try:
             event: ev.Event = ev.Listed(self._jobs(self._provider.list(self._tag)), began)
+            self.answered_at = time.monotonic()
         except BaseException as error:
             event = ev.ListFailed(line(error))
         self.listed_at = time.monotonic()

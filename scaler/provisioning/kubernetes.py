@@ -19,7 +19,7 @@ from typing import Any
 from scaler.config import LONGEST_LOOK, OptionError
 from scaler.provisioning import kubernetes_key
 from scaler.provisioning.manifests import REQUEST, TAG, PodOptions, agent_pod
-from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, WrongSetup
+from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, WrongRequest, WrongSetup
 from scaler.provisioning.registry import Known, take
 from scaler.transport.security import KEY_FILE_VARIABLE, KEY_VARIABLE
 
@@ -29,6 +29,8 @@ logger = logging.getLogger("scaler.provision")
 KEPT = 600.0
 #: HTTP statuses of a server that knows who asks, or does not, and lets them do nothing
 _NOT_ALLOWED = (401, 403)
+#: of a new pod: it is none, or there is no such namespace
+_NEVER = (400, 404, 422)
 
 OPTIONS: dict[str, Known] = {
     "image": (str, ""), "namespace": (str, "default"), "cpu": (str, ""), "memory": (str, ""),
@@ -78,6 +80,8 @@ class KubernetesProvider:
                     is_key_made = True
                 made.extend(self._made(pod) for pod in self._pods(n, template))
         except ProviderError as error:
+            if not made and self._status_of(error.__cause__) in _NEVER:
+                raise WrongRequest(str(error)) from error.__cause__
             if not made or not self._is_refusal(error.__cause__):
                 raise  # it may have been made: lists will tell
         finally:

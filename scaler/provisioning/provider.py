@@ -27,6 +27,10 @@ class WrongSetup(ProviderError):
     """A system that cannot be used from here as this host and the options are: asking again later does not help."""
 
 
+class WrongRequest(ProviderError):
+    """A system that refuses what hosts are asked for with, and will again: an option has to be another one."""
+
+
 class JobState(StrEnum):
     """What a provider says of a job."""
 
@@ -107,7 +111,8 @@ class Provider(Protocol):
     """
 
     def submit(self, n: int, template: HostTemplate) -> list[str]:
-        """Ask for `n` hosts as one request; returns the ids of their jobs. Raises `ProviderError` if none was taken.
+        """Ask for `n` hosts as one request; returns the ids of their jobs. Raises `ProviderError` if none was taken,
+        `WrongRequest` if none will be: then the next request is made after a long pause.
 
         Each agent is started with `--job ID` (a variable of the batch system that holds the id will do).
         """

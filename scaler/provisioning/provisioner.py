@@ -31,6 +31,8 @@ logger = logging.getLogger("scaler.provision")
 REPORT_INTERVAL = 5.0
 #: seconds for which the end of all jobs is waited for
 END_TIMEOUT = 60.0
+#: the same where the provider does nothing of what it is asked for
+OUTAGE_TIMEOUT = 25.0
 #: seconds between two questions for jobs that are to end
 END_INTERVAL = 0.3
 #: seconds between two such questions while it is not known which jobs there are
@@ -68,6 +70,8 @@ class Provisioner:
         self._next_attempt = 0.0
         self._next_report = 0.0
         self._status: ev.Status | None = None
+        #: when it was told to end, and until when all jobs have to
+        self._told_to_end = 0.0
         self._end_by: float | None = None
         self._is_abandoned = False
 
@@ -96,7 +100,7 @@ class Provisioner:
                 if self._config.keep:
                     logger.info("jobs are kept as they are")
                     return int(self._is_abandoned)
-                self._end_by = now + END_TIMEOUT
+                self._told_to_end, self._end_by = now, now + END_TIMEOUT
             for effect in self._core.handle(events, now):
                 self._carry_out(effect)
             self._tell_status(now)
@@ -104,8 +108,10 @@ class Provisioner:
                 if self._core.is_over:
                     logger.info("all jobs have ended")
                     return int(self._is_abandoned)
-                if now >= self._end_by:
-                    logger.error("jobs are left that did not end in %g s: %s", END_TIMEOUT, self._left())
+                quiet = now - max(self._told_to_end, self._errands.answered_at)
+                if now >= self._end_by or quiet >= OUTAGE_TIMEOUT:
+                    took = now - self._told_to_end
+                    logger.error("jobs are left that did not end in %.1f s: %s", took, self._left())
                     return 1
             self._list(now)
             self._say_if_slow(now)

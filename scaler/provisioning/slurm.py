@@ -17,7 +17,15 @@ from typing import Any
 from scaler.config import LONGEST_LOOK
 from scaler.provisioning.asking import job_environment
 from scaler.provisioning.batch import ask, filled, template_text
-from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, request_of
+from scaler.provisioning.provider import (
+    HostTemplate,
+    Job,
+    JobState,
+    ProviderError,
+    WrongRequest,
+    WrongSetup,
+    request_of,
+)
 from scaler.provisioning.registry import Known, take
 
 TEMPLATE = """\
@@ -38,6 +46,12 @@ _STATES = {
     **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"), JobState.PENDING),
     **dict.fromkeys(("RUNNING", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"), JobState.RUNNING),
 }
+#: what sbatch says of options that it will never take; of others (no credential, say) it may the next time
+_REFUSED = re.compile(
+    r"(?i)invalid (partition|account|qos|feature|wckey|numeric value|generic resource|trackable resource)"
+    r"|invalid .*specification|(unrecognized|invalid) option"
+    r"|requested (time limit is invalid|node configuration is not available)"
+)
 #: variables SBATCH_... of options of sbatch that have another name than these; those of others have theirs
 _VARIABLES = {
     "array": ("ARRAY_INX",), "time": ("TIMELIMIT",), "no-requeue": ("REQUEUE",), "requeue": ("NO_REQUEUE",),
@@ -91,7 +105,12 @@ class SlurmProvider:
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """One array of `n` jobs."""
         script = self.script(n, template)
-        out = self._run(["sbatch", "--parsable"], script, unsaid(script, job_environment(template)))
+        try:
+            out = self._run(["sbatch", "--parsable"], script, unsaid(script, job_environment(template)))
+        except WrongSetup:
+            raise
+        except ProviderError as error:
+            raise (WrongRequest if _REFUSED.search(str(error)) else ProviderError)(str(error)) from None
         array = out.strip().splitlines()[-1].partition(";")[0] if out.strip() else ""
         if not array.isdigit():
             raise ProviderError(f"sbatch said no number of a job, but {out.strip()[:200]!r}")

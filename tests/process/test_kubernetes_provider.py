@@ -17,7 +17,7 @@ from scaler.cli.kubernetes import command
 from scaler.config import OptionError
 from scaler.provisioning.kubernetes import job_of
 from scaler.provisioning.manifests import PodOptions, agent_pod
-from scaler.provisioning.provider import HostTemplate, JobState, ProviderError, WrongSetup
+from scaler.provisioning.provider import HostTemplate, JobState, ProviderError, WrongRequest, WrongSetup
 from scaler.provisioning.registry import make_provider
 from scaler.transport import load_or_create
 
@@ -37,6 +37,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.pods = {}
         self.secrets = {}
         self.refuses = None
+        self.status = 403
         #: pods that there may be; how it says that there are no more of them: a word, or None for no answer
         self.room = 1000
         self.says = None
@@ -104,7 +105,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         item = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         (table, kind, space, _), name = self._found(), item["metadata"]["name"]
         if self.server.refuses:
-            return self._fail(403, "Forbidden", self.server.refuses)
+            return self._fail(self.server.status, "Refused", self.server.refuses)
         assert (item["apiVersion"], item["kind"], item["metadata"]["namespace"]) == ("v1", kind, space)
         assert NAME.match(name)
         wrong = problems(item)
@@ -246,6 +247,16 @@ def test_a_server_that_is_not_there_may_come_and_one_that_does_not_know_who_asks
         provider_of(server, key_secret="lab-key").submit(1, template())
     with pytest.raises(WrongSetup, match="credentials"):
         provider_of(server, url="", kubeconfig=str(tmp_path / "none")).describe()
+
+
+def test_a_pod_that_will_never_be_taken_is_told_from_one_that_there_is_no_room_for(server):
+    server.refuses, server.status = 'Pod "lab-1-0" is invalid: spec.containers[0].image: Invalid value', 422
+    with pytest.raises(WrongRequest, match=r"^Kubernetes: .*is invalid"):
+        provider_of(server, key_secret="lab-key").submit(1, template())
+    server.refuses, server.room, server.says = None, 0, "exceeded quota"
+    with pytest.raises(ProviderError) as full:
+        provider_of(server).submit(1, template())
+    assert not isinstance(full.value, WrongRequest)
 
 
 def test_pods_that_were_refused_are_left_out_and_one_without_an_answer_puts_the_request_in_doubt(server):

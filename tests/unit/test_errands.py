@@ -2,6 +2,7 @@
 
 import logging
 import queue
+import re
 import threading
 
 import pytest
@@ -11,7 +12,7 @@ from scaler.config import ProvisionConfig
 from scaler.provisioning import provisioner as provisioners
 from scaler.provisioning.core import events as ev
 from scaler.provisioning.errands import Errands
-from scaler.provisioning.provider import HostTemplate, Job, JobState, WrongSetup
+from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, WrongRequest, WrongSetup
 from scaler.provisioning.provisioner import Provisioner
 from scaler.provisioning.registry import make_provider
 from scaler.transport import Security
@@ -101,6 +102,31 @@ def test_jobs_of_others_in_a_list_are_left_alone_and_those_that_were_asked_for_a
     assert [record.getMessage() for record in caplog.records] == [
         "the provider's list() has jobs of others, like 8 (works-1): they are left alone"
     ]
+
+
+def test_a_request_that_will_never_be_taken_is_told_of_with_what_to_do():
+    failed = Asked(submit=WrongRequest("sbatch: invalid partition specified: debgu")).submits()
+    assert failed.is_final
+    advice = "(it is asked again in 15 min; change its options, and start it anew)"
+    assert failed.reason == f"sbatch: invalid partition specified: debgu {advice}"
+    assert not Asked(submit=ProviderError("sbatch: try again")).submits().is_final
+
+
+def test_the_end_of_all_jobs_is_waited_for_less_long_where_nothing_is_answered(monkeypatch, caplog):
+    monkeypatch.setattr(provisioners, "OUTAGE_TIMEOUT", 0.2)
+
+    class Away:
+        def list(self, tag):
+            raise ProviderError("squeue: Unable to contact slurm controller")
+
+    config = ProvisionConfig("tcp://127.0.0.1:1", "ours", insecure=True)
+    provisioner = Provisioner(config, Away(), Security.none())
+    provisioner._core.jobs.add(("7",), 0.0)
+    provisioner.tell(ev.End())
+    with caplog.at_level(logging.ERROR, "scaler.provision"):
+        assert provisioner.run() == 1
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert re.match(r"jobs are left that did not end in 0\.\d+ s: 7; squeue: Unable to contact slurm controller", said)
 
 
 @pytest.mark.parametrize(("keep", "fate"), [(True, "hosts end by themselves"), (False, "all jobs are cancelled")])

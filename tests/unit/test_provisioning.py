@@ -8,7 +8,7 @@ from scaler.provisioning import slurm
 from scaler.provisioning.asking import job_environment, limits_of, template_of
 from scaler.provisioning.core import FleetCore, Limits
 from scaler.provisioning.core import events as ev
-from scaler.provisioning.provider import HostTemplate, Job, JobState
+from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, WrongRequest
 from scaler.provisioning.registry import UnknownProvider, make_provider, names
 from scaler.transport import Security
 
@@ -114,6 +114,20 @@ def test_a_request_that_failed_is_made_again_later_and_later_and_its_jobs_are_co
     fleet.jobs["7_0"] = (1, JobState.PENDING)  # one was taken
     effects = [effect for _ in range(5) for effect in fleet.step()]
     assert [effect for effect in effects if isinstance(effect, ev.Submit)] == [ev.Submit(2, 1)]
+
+
+def test_a_request_that_is_refused_for_good_is_said_once_and_made_again_after_a_long_pause():
+    fleet = Fleet(minimum=2, maximum=2)
+    assert fleet.step() == [ev.Submit(1, 2)]
+    assert fleet.step(ev.SubmitFailed(1, "no such partition", is_final=True)) == [
+        ev.Log("WARNING", "no such partition")
+    ]
+    began = fleet.now
+    while not (effects := fleet.step()):
+        assert fleet.core.status(fleet.now).lines == ("no such partition",)
+    assert effects == [ev.Submit(2, 2)]
+    assert fleet.now - began >= Limits.WRONG_BACK_OFF
+    assert fleet.step(ev.SubmitFailed(2, "no such partition", is_final=True)) == []
 
 
 def test_jobs_that_fail_together_are_one_failure_and_one_line():
@@ -303,6 +317,32 @@ def test_variables_of_the_user_make_slurm_hide_no_job_and_contradict_no_script(m
     provider.cancel(["7_0"])
     assert {name for name in seen["sbatch"] if name.startswith("SBATCH_")} == {"SBATCH_ACCOUNT"}
     assert not any(name.startswith(("SQUEUE_", "SCANCEL_")) for name in seen["squeue"] | seen["scancel"])
+
+
+@pytest.mark.parametrize(
+    ("words", "is_final"),
+    [
+        (
+            "invalid partition specified: x sbatch: error: Batch job submission failed: Invalid partition name",
+            True,
+        ),
+        ("Batch job submission failed: Invalid account or account/partition combination specified", True),
+        ("Batch job submission failed: Requested node configuration is not available", True),
+        ("unrecognized option '--gress=gpu:1' Try \"sbatch --help\" for more information", True),
+        ("Invalid --mem specification", True),
+        ("Batch job submission failed: Invalid authentication credential", False),
+        ("Batch job submission failed: Unable to contact slurm controller (connect failure)", False),
+        ("QOSMaxSubmitJobPerUserLimit: Job violates accounting/QOS policy", False),
+    ],
+)
+def test_what_sbatch_will_never_take_is_told_from_what_it_may_take_the_next_time(words, is_final, monkeypatch):
+    def ask(*_):
+        raise ProviderError(f"sbatch: {words}")
+
+    monkeypatch.setattr(slurm, "ask", ask)
+    with pytest.raises(ProviderError, match="sbatch: ") as refused:
+        make_provider("slurm", {}).submit(1, HostTemplate("work", 1, ("agent",)))
+    assert isinstance(refused.value, WrongRequest) is is_final
 
 
 def test_a_log_of_slurm_may_have_blanks_in_its_name():

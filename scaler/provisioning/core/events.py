@@ -84,6 +84,8 @@ class SubmitFailed:
 
     request: int
     reason: str
+    #: it will be refused again, unless somebody changes something
+    is_final: bool = False
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,8 @@ class FleetCore:
                 self._doubted_until = now + self.limits.settle_time
                 self._lists_needed = Limits.MISSED_LISTS
                 self._fail(event.reason, effects, now)
+                if event.is_final:
+                    self._not_before = now + Limits.WRONG_BACK_OFF
             case Adapt():
                 self._has_new_maximum |= event.maximum < self.limits.maximum
                 self.limits = replace(self.limits, minimum=event.minimum, maximum=event.maximum)

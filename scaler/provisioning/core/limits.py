@@ -39,6 +39,8 @@ class Limits:
 
     #: seconds of waiting after the first failure of a row of them; each further one doubles it, up to the other
     BACK_OFF, LONGEST_BACK_OFF = 1.0, 60.0
+    #: seconds after which what was refused for good is asked for again: somebody may have changed the system
+    WRONG_BACK_OFF = 900.0
     #: seconds after its end in which a job may be in lists that are late
     LATE = 5.0
     #: a job that is in none of so many lists, over so many seconds, is over
