@@ -162,6 +162,16 @@ class Link:
         """Seconds since anything was heard, of a connection that was given up for that; 0 of others."""
         return time.monotonic() - self._heard if self._initiator.is_silent else 0.0
 
+    @property
+    def quiet(self) -> float:
+        """Seconds since anything was heard, as answers to heartbeats, over the connection that is open."""
+        return time.monotonic() - self._heard
+
+    @property
+    def heartbeat(self) -> float:
+        """Seconds between heartbeats, each of which is answered, once there is a connection."""
+        return self._initiator.heartbeat
+
     def say(self, message: Message) -> None:
         """Tell the scheduler."""
         self._send(self._initiator.send(message))

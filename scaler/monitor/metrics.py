@@ -105,9 +105,13 @@ class Exposition:
 
 
 def exposition(seen: Seen, departed: Mapping[str, Counter[str]] | None = None) -> str:
-    """All that is known now, as text. Without a scheduler it says so and nothing else: old figures would mislead."""
-    metrics = [_one("scaler_up", "Whether there is a scheduler: 1 or 0.", int(seen.is_connected))]
-    if seen.is_connected and seen.snapshot is not None:
+    """All that is known now, as text. Without a scheduler it says so and nothing else: old figures would mislead.
+
+    So it does without one that answers: as soon as screens say that it has not been heard.
+    """
+    is_up = seen.is_connected and not seen.silence
+    metrics = [_one("scaler_up", "Whether there is a scheduler that answers: 1 or 0.", int(is_up))]
+    if is_up and seen.snapshot is not None:
         metrics += metrics_of(seen.snapshot, totals_of(seen.snapshot), departed)
     return "".join(metric.text() for metric in metrics)
 

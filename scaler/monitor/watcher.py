@@ -28,7 +28,8 @@ from scaler.transport import Security
 _PAUSE = 0.25
 #: seconds after which a worker that has not answered is asked again: it may have ended
 _PATIENCE = 5.0
-#: seconds that a snapshot may come late before that is said. One is made 1.5 intervals after the last at the latest
+#: seconds that a snapshot, or the answer to a heartbeat, may come late before that is said. A snapshot is made 1.5
+#: intervals after the last at the latest
 LATE = 1.5
 #: workers whose output is asked for at once
 MOST = 16
@@ -49,7 +50,8 @@ class Seen:
     version: int = 1
     #: the last lines of output of workers that somebody looks at, by agent and slot
     outputs: Mapping[tuple[int, int], LastOutput] = field(default_factory=dict)
-    #: whole seconds without a snapshot, told each second, if one should have come; 0 as long as they come in time
+    #: whole seconds without a snapshot if one should have come, or without any word where heartbeats are not answered,
+    #: told each second; 0 as long as all comes in time
     silence: int = 0
 
 
@@ -179,7 +181,7 @@ class Watcher:
         poll.register(self._link.fileno(), select.POLLIN)
         self._came = time.monotonic()
         while not self._is_closed:
-            wait = 1000 * max(0.0, min(self._link.beat(), self._next_word()))
+            wait = 1000 * max(0.0, min(self._link.beat(), self._silence()[1]))
             if any(fd == self._wake_end for fd, _ in poll.poll(wait)) and not self._is_closed:
                 os.read(self._wake_end, 4096)
                 self._ask()
@@ -191,13 +193,19 @@ class Watcher:
                     return str(error)
             if trouble is not None:
                 return trouble
-            if self._next_word() <= 0.0:
-                self._show(self._seen.snapshot, True, "", silence=int(time.monotonic() - self._came))
+            silence = int(self._silence()[0])
+            if silence != self._seen.silence:
+                self._show(self._seen.snapshot, True, "", silence=silence)
         return ""
 
-    def _next_word(self) -> float:
-        """Seconds until it is to be said, or said anew, that no snapshot has come."""
-        return max(self._late, self._seen.silence + 1.0) - (time.monotonic() - self._came)
+    def _silence(self) -> tuple[float, float]:
+        """Seconds for which it is silent, 0 if nothing is late; and seconds until that is to be said, or said anew."""
+        link, since = self._link, time.monotonic() - self._came
+        waits = self._late, 1.5 * link.heartbeat + LATE
+        for silence, late in zip((since, link.quiet), waits, strict=True):
+            if silence >= late:
+                return silence, 1.0 - silence % 1.0
+        return 0.0, min(waits[0] - since, waits[1] - link.quiet)
 
     def _take(self, message: Message) -> None:
         if type(message) is SnapshotMessage:

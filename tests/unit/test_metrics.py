@@ -213,6 +213,7 @@ def test_without_a_scheduler_there_are_no_old_figures():
     snapshot = SyntheticCluster(1, 1).snapshot()
     assert values(exposition(Seen(snapshot, False, 0.0, "gone"))) == {"scaler_up": 0}
     assert values(exposition(Seen(None, True, 0.0, ""))) == {"scaler_up": 1}
+    assert values(exposition(Seen(snapshot, True, 0.0, "", silence=3))) == {"scaler_up": 0}
 
 
 def test_a_scheduler_without_keys_is_a_gauge():

@@ -27,6 +27,14 @@ class FakeLink:
         self.silence = 0.0
         self.passed = threading.Event()
 
+    heartbeat = 1.0
+    #: when the last heartbeat was answered; None: each is at once
+    answered: float | None = None
+
+    @property
+    def quiet(self) -> float:
+        return 0.0 if self.answered is None else watchers.time.monotonic() - self.answered
+
     def connect(self, timeout: float) -> None:
         self.trouble = None
 
@@ -79,6 +87,20 @@ def test_a_snapshot_that_does_not_come_is_said_each_second_until_one_comes(clock
         until(lambda: not watcher.seen.silence)
         link.turn()
     assert [each.silence for each in seen] == [0, 3, 4, 9, 0]
+
+
+def test_heartbeats_that_are_not_answered_are_said_long_before_a_snapshot_is_late(clock: list[float]) -> None:
+    with Watcher("", 60.0) as watcher:
+        link: Any = watcher._link
+        link.messages = [Snapshot(1)]
+        until(lambda: watcher.seen.snapshot)
+        link.answered = 100.0
+        for second, silence in ((2.9, 0), (3.1, 3), (4.5, 4)):
+            clock[0] = 100.0 + second
+            link.turn()
+            assert watcher.seen.silence == silence
+        link.answered = clock[0]
+        until(lambda: not watcher.seen.silence)
 
 
 @pytest.mark.parametrize("silence", [0.0, 10.0])
