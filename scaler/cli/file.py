@@ -47,7 +47,7 @@ SECTIONS: dict[str, type[Config]] = {
 
 #: what values of an option may be in a file, and how that is said; what is in lists is looked at elsewhere
 _TAKEN: dict[type, tuple[type, ...]] = {
-    bool: (bool, str), int: (int, str), float: (int, float, str), str: (str, int, float), tuple: (list, str),
+    bool: (bool, str), int: (int, str), float: (int, float, str), str: (str,), tuple: (list, str),
 }  # fmt: skip
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list of texts"}
 
@@ -102,11 +102,15 @@ def read_options(path: Path | None, config: type[Config], section: str, must_exi
 
 
 def _refuse_kind(path: Path, setting: Setting, value: object) -> None:
-    """Click reads texts, and numbers as if they were; what else TOML has is a traceback there, or another number."""
+    """Click reads texts, and numbers as if they were; what else TOML has is a traceback there, or another number.
+
+    And a number in the place of a text is seldom the one that was meant, as `key_file = 1`, or one with _ in it.
+    """
     if setting.choices and not isinstance(value, str):
         raise FileError(f"{path}: {setting.name} must be one of {', '.join(setting.choices)}, not {value!r}")
     if not isinstance(value, _TAKEN[setting.kind]) or (isinstance(value, bool) and setting.kind is not bool):
-        raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not {value!r}")
+        quotes = f': "{value}"' if setting.kind is str and type(value) in (int, float) else ""
+        raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not {value!r}{quotes}")
     if any(isinstance(each, str) and "\0" in each for each in (value if isinstance(value, list) else [value])):
         raise FileError(f"{path}: {setting.name} has a character that no text of an option may have, {value!r}")
     if setting.kind is float and isinstance(value, int) and abs(value) > sys.float_info.max:
