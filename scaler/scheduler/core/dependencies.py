@@ -29,6 +29,7 @@ def await_needs(
     batch.missing = u32([0]) * batch.rows
     values = task.dependencies.tolist()
     moves: list[Move] = []
+    unknown: list[int] = []
     failures: list[Fail] = []
     for row, count in enumerate(task.dependency_counts):
         wanted = tuple(values[at : at + count])
@@ -39,11 +40,13 @@ def await_needs(
                 if batch.reserves(value):
                     lifetimes.expect_less(state, client, value)
             continue
-        record = None
+        record, waits, is_at_agent = None, (batch, row), there is not None and bool(there[row])
         for value in wanted:
-            record = _await_value(client, batch, row, value, moves, there is not None and bool(there[row])) or record
+            record = _await_value(client, waits, value, moves, unknown, is_at_agent) or record
         if record is not None:
             failures.append(Fail(batch, row, record))
+    if unknown:
+        moves.append(AskClient(client, unknown))
     return moves, failures
 
 
@@ -62,9 +65,13 @@ def ready(batch: Batch, failures: list[Fail]) -> Iterator[tuple[int, int]]:
 
 
 def _await_value(
-    client: ClientRecord, batch: Batch, row: int, value: int, moves: list[Move], is_at_agent: bool
+    client: ClientRecord, waits: Row, value: int, moves: list[Move], unknown: list[int], is_at_agent: bool
 ) -> Frame | None:
-    """Let a row wait for a value unless it is there; the error record if it never will be."""
+    """Let a row wait for a value unless it is there; the error record if it never will be.
+
+    A row may need a million values, most of them `unknown`: all that is done for each takes the others' time.
+    """
+    batch, row = waits
     assert batch.missing is not None
     values = client.values
     item = values.objects.get(values.object_id_of(value))
@@ -85,13 +92,14 @@ def _await_value(
         return record
     source = _batch_of(client, value)
     if source is not None and source.place[value - source.id] != DONE:
-        source.waiters.setdefault(value - source.id, []).append((batch, row))
+        source.waiters.setdefault(value - source.id, []).append(waits)
     else:
         waiting = values.awaited.get(value)
         if waiting is None:
-            waiting = values.awaited[value] = []
-            moves.append(AskClient(client, value))
-        waiting.append((batch, row))
+            values.awaited[value] = [waits]
+            unknown.append(value)
+        else:
+            waiting.append(waits)
     batch.missing[row] += 1
     return None
 

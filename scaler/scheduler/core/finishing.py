@@ -124,10 +124,10 @@ def _ask_client(client: ClientRecord, batch: Batch, lo: int, hi: int) -> list[Mo
         waiting = not_ended(batch.waiters.pop(row))
         if waiting:
             values.awaited.setdefault(value, []).extend(waiting)
-            moves.append(AskClient(client, value))
+            moves.append(AskClient(client, [value]))
     if values.remaking:
         lost = [value for value in values.remaking if lo <= value - batch.id < hi]
-        moves += [AskClient(client, value) for value in lost]
+        moves.append(AskClient(client, lost))
     return moves
 
 

@@ -1,5 +1,6 @@
 """What the decisions of the core return: moves, to be made one after the other by the worklist."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from scaler.protocol.messages import Frame
@@ -67,10 +68,10 @@ class Remake(NamedTuple):
 
 
 class AskClient(NamedTuple):
-    """A client is asked for a value that it made or was given."""
+    """A client is asked for values that it made or was given."""
 
     client: ClientRecord
-    value: int
+    values: Sequence[int]
 
 
 class Reread(NamedTuple):

@@ -1,6 +1,6 @@
 """What one `handle` of the scheduler's core is going to send, gathered so that each peer gets few, large messages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import MOST_ASKED
@@ -117,9 +117,9 @@ class Outgoing:
         """Ask an agent for rows of a client, some of which it may only be given now: behind all tasks."""
         self._questions += [(agent, client, part) for part in message.parts()]
 
-    def ask_for(self, client: ClientRecord, value: int) -> None:
-        """Ask a client for a value, together with all others that this step asks it for, behind its results."""
-        self._asked.setdefault(client, {})[value] = None
+    def ask_for(self, client: ClientRecord, values: Sequence[int]) -> None:
+        """Ask a client for values, together with all others that this step asks it for, behind its results."""
+        self._asked.setdefault(client, {}).update(dict.fromkeys(values))
 
     def ask_back(self, agent: int, request: BalanceRequest) -> None:
         """Ask an agent for rows that others are to have, some of which it may only be given now: behind all tasks."""

@@ -61,7 +61,7 @@ def remake(state: ClusterState, move: Remake, may_rerun: bool) -> list[Move]:
         return []  # it was dropped, or came, since this was decided
     source = lineage.maker_of(client, value, move.needed_by)
     if source is None:
-        return [AskClient(client, value)]
+        return [AskClient(client, [value])]
     batch, row = source
     if batch.place[row] != DONE:
         return []  # it is being made already

@@ -75,8 +75,8 @@ class Worklist:
         return recomputing.remake(self._state, move, self._read_tries > 0)
 
     def _ask_client(self, move: AskClient) -> None:
-        move.client.values.asked.add(move.value)
-        self._out.ask_for(move.client, move.value)
+        move.client.values.asked.update(move.values)
+        self._out.ask_for(move.client, move.values)
 
     def _reread(self, move: Reread) -> list[Move]:
         return reading.read_again(self._state, self._out, move.client, move.value, self._read_tries)
