@@ -1,5 +1,6 @@
 """Fixtures for tests with real processes. Whatever they start is gone afterwards, and they check that it is."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -90,6 +91,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return ORDER.index(directory) if directory in ORDER else -1
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: whoever collects garbage does not go through a million objects for it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
