@@ -41,7 +41,12 @@ EACH_POINT = """
 """
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.heavy), 3])
+def each_of(heavy: int, quick: int) -> pytest.MarkDecorator:
+    """A signal comes at one of so many points in the quick suite, at more of them in `make test-interrupts`."""
+    return pytest.mark.parametrize("every", [pytest.param(heavy, marks=pytest.mark.heavy), quick])
+
+
+@each_of(1, 7)
 def test_a_signal_at_any_point_of_a_call_leaves_an_executor_that_ends(scripts, every):
     text = scripts.run(
         EACH_POINT
@@ -49,8 +54,8 @@ def test_a_signal_at_any_point_of_a_call_leaves_an_executor_that_ends(scripts, e
     with scaler.Executor(2) as pool:
         client = pool.client
         pool.submit(abs, -1).result()
-        assert signals_at_each_point(lambda: pool.submit(abs, -1), works_on, {every}) > 100
-        assert signals_at_each_point(lambda: list(pool.map(abs, range(300))), works_on, 201) > 10
+        assert signals_at_each_point(lambda: pool.submit(abs, -1), works_on, {every}) > 300 // {every}
+        assert signals_at_each_point(lambda: list(pool.map(abs, range(300))), works_on, 200 * {every} + 1) > 10
     print("ended")
     """,
         within=90,
@@ -58,14 +63,15 @@ def test_a_signal_at_any_point_of_a_call_leaves_an_executor_that_ends(scripts, e
     assert text.endswith("ended\n")
 
 
+@each_of(2, 7)
 @pytest.mark.parametrize("deed", DEEDS)
-def test_a_signal_at_any_point_of_what_a_client_does_leaves_it_whole(scripts, deed):
+def test_a_signal_at_any_point_of_what_a_client_does_leaves_it_whole(scripts, deed, every):
     text = scripts.run(
         EACH_POINT
         + f"""
     with scaler.SchedulerClusterCombo(n_workers=2) as cluster, scaler.Client(cluster.address) as client:
         {DEEDS[deed]}
-        assert signals_at_each_point(lambda: {DEEDS[deed]}, works_on, 2) > 100
+        assert signals_at_each_point(lambda: {DEEDS[deed]}, works_on, {every}) > 200 // {every}
     print("works on")
     """,
         within=90,
@@ -73,8 +79,9 @@ def test_a_signal_at_any_point_of_what_a_client_does_leaves_it_whole(scripts, de
     assert text.endswith("works on\n")
 
 
+@each_of(3, 13)
 @pytest.mark.parametrize("deed", DASK_DEEDS)
-def test_a_signal_at_any_point_of_a_wait_for_dasks_futures_leaves_the_client_whole(scripts, deed):
+def test_a_signal_at_any_point_of_a_wait_for_dasks_futures_leaves_the_client_whole(scripts, deed, every):
     text = scripts.run(
         EACH_POINT
         + f"""
@@ -83,7 +90,7 @@ def test_a_signal_at_any_point_of_a_wait_for_dasks_futures_leaves_the_client_who
     with scaler.SchedulerClusterCombo(n_workers=2) as cluster, Client(cluster.address) as dask_client:
         client = dask_client.engine
         {DASK_DEEDS[deed]}
-        assert signals_at_each_point(lambda: {DASK_DEEDS[deed]}, works_on, 3) > 20
+        assert signals_at_each_point(lambda: {DASK_DEEDS[deed]}, works_on, {every}) > 60 // {every}
     print("works on")
     """,
         within=90,
