@@ -15,7 +15,7 @@ from support import until, within, workers_of
 from scaler import WorkerLost
 from scaler.extension import submit_map
 
-ROWS = 5_000
+ROWS = 2_000
 #: small, so that the tests need not wait
 QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "1", "--client-timeout", "2")
 
@@ -41,7 +41,7 @@ def test_a_killed_worker_costs_no_result(start_cluster, connect):
     cluster = start_cluster(2)
     client = connect(cluster)
     futures = [client.submit(work, x) for x in range(ROWS)]
-    for so_many in (500, 1500, 2500):
+    for so_many in (200, 600, 1000):
         until(futures[so_many].done)
         os.kill(until(lambda: workers_of(cluster.pid))[0], signal.SIGKILL)
     assert_right(futures)
@@ -152,7 +152,7 @@ def test_a_killed_agent_costs_no_result(daemons):
     client = daemons.client()
     until(lambda: client.n_workers == 2)
     futures = [client.submit(work, x) for x in range(ROWS)]
-    until(futures[1000].done)
+    until(futures[400].done)
     workers = workers_of(agents[0].pid)
     assert workers
     agents[0].signal(signal.SIGKILL)
@@ -171,7 +171,7 @@ def test_a_killed_zygote_costs_no_result_and_its_agent_starts_another(daemons):
     client = daemons.client()
     futures = [client.submit(work, x) for x in range(ROWS)]
     killed = []
-    for so_many in (500, 2500):  # the one that was forked, and the one that was executed
+    for so_many in (200, 1000):  # the one that was forked, and the one that was executed
         until(futures[so_many].done)
         killed.append(zygote_of(agent))
         os.kill(killed[-1], signal.SIGKILL)
@@ -190,7 +190,7 @@ def test_a_local_cluster_whose_zygote_is_killed_goes_on(start_cluster, connect, 
     cluster = start_cluster(2)
     client = connect(cluster)
     futures = [client.submit(work, x) for x in range(ROWS)]
-    until(futures[500].done)
+    until(futures[200].done)
     os.kill(zygote_of(cluster), signal.SIGKILL)
     assert_right(futures)
     assert "Traceback" not in capfd.readouterr().err
@@ -202,7 +202,7 @@ def test_an_agent_that_is_stopped_past_its_timeout_costs_no_result_and_comes_bac
     client = daemons.client()
     until(lambda: client.n_workers == 2)
     futures = [client.submit(work, x) for x in range(ROWS)]
-    until(futures[1000].done)
+    until(futures[400].done)
     agents[0].signal(signal.SIGSTOP)
     assert_right(futures)
     daemons.scheduler.says("silent for 1 s")
