@@ -170,13 +170,24 @@ def network(traces: Traces, tmp_path: Path) -> Iterator[Network]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[SchedulerClusterCombo]:
+def lasting_traces() -> Iterator[Traces]:
+    """Everything that is started for the tests of a module is marked, and gone when the last of them has ended."""
+    yield from _watched()
+
+
+@pytest.fixture(scope="module")
+def lasting_daemons(lasting_traces: Traces, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
+    """Scheduler and agents apart that the tests of a module share."""
+    made = Daemons(tmp_path_factory.mktemp("daemons"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(lasting_traces: Traces) -> Iterator[SchedulerClusterCombo]:
     """A local cluster of two workers that the tests of a module share."""
-    watching = _watched()
-    next(watching)
     with SchedulerClusterCombo(n_workers=2) as running:
         yield running
-    next(watching, None)
 
 
 @pytest.fixture
