@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import dataclasses
 import os
 import time
@@ -10,7 +11,7 @@ import pytest
 from support import within
 from support.serializers import Prefixed
 
-from scaler import Client
+from scaler import Client, SchedulerClusterCombo
 from scaler.client.client import parts_of
 
 #: on one worker, on more than there are cores, and with bytes that only the client's serializer reads
@@ -20,6 +21,13 @@ both = pytest.mark.parametrize(
     indirect=["serializer"],
     ids=["1", "4", "prefixed"],
 )
+
+
+@pytest.fixture(scope="module")
+def clusters(lasting_traces):
+    """Local clusters that tests share which leave nothing in them, by their number of workers."""
+    with contextlib.ExitStack() as stack:
+        yield {number: stack.enter_context(SchedulerClusterCombo(n_workers=number)) for number in (1, 2, 4)}
 
 
 def fibonacci(client, n):
@@ -46,14 +54,14 @@ def add(a, b):
 
 
 @both
-def test_nested_fibonacci(start_cluster, connect, n_workers):
-    client = connect(start_cluster(n_workers))
+def test_nested_fibonacci(clusters, connect, n_workers):
+    client = connect(clusters[n_workers])
     assert client.submit(fibonacci, client, 12).result(40) == 144
 
 
 @both
-def test_a_map_inside_a_map(start_cluster, connect, n_workers):
-    client = connect(start_cluster(n_workers))
+def test_a_map_inside_a_map(clusters, connect, n_workers):
+    client = connect(clusters[n_workers])
     sums = client.map(sum_of_squares, [(client, n) for n in range(40)], timeout=40)
     assert sums == [sum(x * x for x in range(n)) for n in range(40)]
 
@@ -69,16 +77,16 @@ def one_after_the_other(client, n):
 
 
 @pytest.mark.parametrize("n_workers", [1, 2])
-def test_a_task_that_reads_many_short_ones_has_others_run_most_of_them(start_cluster, connect, n_workers):
+def test_a_task_that_reads_many_short_ones_has_others_run_most_of_them(clusters, connect, n_workers):
     """Claimed one by one each of them takes a round trip, which is more than it takes to run."""
-    client = connect(start_cluster(n_workers))
+    client = connect(clusters[n_workers])
     tasks = [client.submit(one_after_the_other, client, 500) for _ in range(3)]
     assert sum(task.result(40) for task in tasks) < 3 * 500 / 2
 
 
 @both
-def test_rows_that_a_task_claims_have_their_own_arguments(start_cluster, connect, n_workers, serializer):
-    client = connect(start_cluster(n_workers))
+def test_rows_that_a_task_claims_have_their_own_arguments(clusters, connect, n_workers, serializer):
+    client = connect(clusters[n_workers])
     assert client.submit(differing, client).result(40) == [[n, {"n": n}] for n in range(40)]
 
 
@@ -121,8 +129,8 @@ def by_asking(client, n):
     "wait", [in_completion_order, all_at_once, by_await, by_asking], ids=lambda function: function.__name__
 )
 @both
-def test_a_task_waits_for_futures_the_standard_ways(start_cluster, connect, wait, n_workers):
-    client = connect(start_cluster(n_workers))
+def test_a_task_waits_for_futures_the_standard_ways(clusters, connect, wait, n_workers):
+    client = connect(clusters[n_workers])
     assert client.submit(wait, client, 20).result(40) == [x * x for x in range(20)]
 
 
@@ -162,8 +170,8 @@ def by_callback(client, n):
 
 
 @pytest.mark.parametrize("wait", [result_of, map_of, first_completed, asked_now_and_then, by_callback])
-def test_threads_of_a_task_wait_for_other_tasks_while_it_waits_for_them(start_cluster, connect, wait):
-    client = connect(start_cluster(1))
+def test_threads_of_a_task_wait_for_other_tasks_while_it_waits_for_them(clusters, connect, wait):
+    client = connect(clusters[1])
 
     def in_threads(client):
         with concurrent.futures.ThreadPoolExecutor(3) as threads:
@@ -175,8 +183,8 @@ def test_threads_of_a_task_wait_for_other_tasks_while_it_waits_for_them(start_cl
 
 
 @both
-def test_a_graph_is_built_inside_a_task(start_cluster, connect, n_workers):
-    client = connect(start_cluster(n_workers))
+def test_a_graph_is_built_inside_a_task(clusters, connect, n_workers):
+    client = connect(clusters[n_workers])
     futures = [client.submit(by_graph, client, n) for n in range(1, 11)]
     assert [future.result(40) for future in futures] == [n * (n + 1) // 2 + 1 for n in range(1, 11)]
 
@@ -198,7 +206,7 @@ def test_a_client_that_a_task_is_given_looks_for_a_lost_scheduler_as_long_as_its
         assert client.submit(lambda given: given._parts.reconnect, client).result(20) == 33.0
 
 
-def test_a_client_keeps_its_options_inside_a_task_and_its_tasks_come_first(start_cluster, connect):
+def test_a_client_keeps_its_options_inside_a_task_and_its_tasks_come_first(clusters, connect):
     def options(client):
         return dataclasses.asdict(parts_of(client)[1])
 
@@ -206,7 +214,7 @@ def test_a_client_keeps_its_options_inside_a_task_and_its_tasks_come_first(start
         future = client.submit(options, client)
         return options(client), future.result(), future.profiling_info().duration_us >= 0
 
-    client = connect(start_cluster(1), profiling=True, stream_output=True)
+    client = connect(clusters[1], profiling=True, stream_output=True)
     view = client.with_options(priority=5, retries=2, timeout=30, threads=1)
     for given, submitting, priority in ((view, view, 5), (view, client, 5), (client, view, 5), (client, client, 0)):
         outer, inner, is_profiled = submitting.submit(beside_a_profile, given, 1).result(20)
@@ -220,14 +228,14 @@ def test_waits_deeper_than_a_stack_should_be_still_end(start_cluster, connect):
     assert client.submit(countdown, client, 60).result(50) == 60
 
 
-def test_the_error_of_an_inner_task_comes_through_its_outer_one(start_cluster, connect):
+def test_the_error_of_an_inner_task_comes_through_its_outer_one(clusters, connect):
     def fail():
         raise LookupError("inner")
 
     def outer(client):
         return client.submit(fail).result()
 
-    client = connect(start_cluster(1))
+    client = connect(clusters[1])
     with pytest.raises(LookupError, match="inner"):
         client.submit(outer, client).result(30)
 
