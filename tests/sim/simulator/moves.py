@@ -79,6 +79,7 @@ SCRIPTED: frozenset[Move] = frozenset(
 #: moves that the few seeds of the fast suite need not meet; those of `make sim-long` have to, but for scripted ones
 RARE: frozenset[Move] = SCRIPTED | {
     "row agent -> agent: its agent was lost",
+    "row queued -> waiting: an object that it needs is lost",
     "object publishing -> backing off",
     "object backing off -> publishing",
     "object backing off -> stored",
