@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 from simulator.faults import MIXES
+from simulator.garbage import LASTING, run_tidily
 from simulator.moves import ALL, RARE, never_met
 from simulator.runs import run
 from support import no_descriptor_stays
@@ -39,7 +40,8 @@ def seeds(first: int, count: int) -> range:
 def test_every_row_ends_once_and_rightly_and_nothing_is_left(mix: str) -> None:
     met: Counter[str] = Counter()
     for seed in seeds(0, FEWER.get(mix, FEW)):
-        met += run(seed, mix).world.moves.met()
+        moves = run_tidily(seed, mix) if mix in LASTING else run(seed, mix).world.moves
+        met += moves.met()
     MET[mix] = met
 
 
@@ -98,7 +100,8 @@ FOUND = {
     "rows that have ended at their client were waiting for what it says is lost": ("one by one", 1044),
     "a row is claimed, and cancelled before its agent has granted that": ("durable and faults", 1031),
     "a store can't fetch from the only agent that it was told of, while another one has a copy": ("leaving", 7003),
-    "rows of an unknown function are taken back from behind a long one at once, again and again": ("unwaited", 3),
+    # that rows of an unknown function are taken back from behind a long one at once, again and again, was found by
+    # ("unwaited", 3): `test_garbage.py` runs it
     "an agent speaks of a client that does not come, and of one that has come, in one message": (
         "missed clients",
         28_580_033,
