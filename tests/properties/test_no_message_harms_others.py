@@ -17,7 +17,7 @@ from scaler.scheduler.core.returning import PATIENCE
 from scaler.scheduler.state.validate import validate
 
 #: seeds of the suite, and of `make sim`
-SOME, MANY = 800, 100_000
+SOME, MANY = 400, 100_000
 OTHERS_SESSION = 6
 
 
