@@ -21,7 +21,7 @@ demo: $(READY) ## run unchanged dask code on dask's threads and on Scaler
 	@$(BIN)/python examples/stdlib_analysis.py
 
 test: $(READY) ## run the tests; PYTEST_ARGS adds arguments
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-browser: $(JUPYTER) ## install Chromium (Debian, as root) if it is missing, and run the tests in it, those behind Jupyter too
 	@command -v chromium chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver
