@@ -121,7 +121,10 @@ def _choose_other(
 
 
 def choose_in_zone(state: ClusterState, batch: Batch, number: int) -> AgentRecord | None:
-    """An agent for a row whose value has to be within reach of this agent: itself, or one that it can fetch from."""
+    """An agent for a row whose value has to be within reach of this agent: itself, or one that it can fetch from.
+
+    Even if they have no room just now: made elsewhere, the value would be made again at once.
+    """
     target = state.agents.get(number)
     if target is None:
         return None
@@ -130,7 +133,7 @@ def choose_in_zone(state: ClusterState, batch: Batch, number: int) -> AgentRecor
         for other in state.agents.values()
         if other.number != number and other.number not in target.unreachable and number not in other.unreachable
     )
-    return placement.choose(state, batch, chain((number,), zone))
+    return placement.choose(state, batch, chain((number,), zone), even_if_full=True)
 
 
 def _homes(state: ClusterState, client: ClientRecord, batch: Batch, row: int, values: list[int]) -> list[int]:
