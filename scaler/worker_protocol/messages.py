@@ -1,8 +1,8 @@
 """The messages between an agent and its workers, one class each.
 
     agent ──task socket──────► worker     Run, Drop, Surroundings, Quit              read between two rows
-    agent ──control socket───► worker     Recall, Flush, Yield, Publish, Drop, TailRequest
-                                                                                  read while user code runs
+    agent ──control socket───► worker     Recall, Flush, Yield, Publish, Drop,       read while user code runs
+                                         TailRequest
     worker ──task socket─────► agent      Ready, Results, Returned, Published, Output, Blocked, Unblocked,
                                          Leaving, Unfit, TailResponse, Unfiled, Preloading,
                                          Crowded

@@ -36,10 +36,9 @@ class Claims:
         claim = self.by_token[id(token)] = Claim()
         return claim
 
-    def close(self, token: Any) -> Iterable[ev.ClaimGranted]:
-        """Stop waiting; what was granted and not run."""
-        claim = self.by_token.pop(id(token), None)
-        return claim.granted if claim is not None else ()
+    def close(self, token: Any) -> None:
+        """Stop waiting: no more is granted."""
+        self.by_token.pop(id(token), None)
 
     def grant(self, effect: ev.ClaimGranted) -> bool:
         """A row is a claim's to run; False if nobody waits any more."""

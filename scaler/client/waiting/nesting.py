@@ -111,8 +111,8 @@ class NestedWaits:
                         break
                     claim.changed.wait(1.0 if left is None else min(left, 1.0))
         finally:
-            for claimed in self._claims.close(token):
-                self._claimed_rows.resubmit(claimed)
+            self._claims.close(token)
+            self._leave_to_others(claim)
             if is_blocked:
                 context.unblocked(wait)
             elif claims:

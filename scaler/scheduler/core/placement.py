@@ -477,7 +477,7 @@ def _beyond_windows(
                         return
                     continue
                 yield Give(queue, rows, agent, head)
-                state.groups[agent.capabilities].rotate(agent)
+                rotate(state, agent)
 
 
 def _may_go_beyond(state: ClusterState, batch: Batch) -> bool:
