@@ -6,7 +6,7 @@ makes rows small: a dask Task pickles with nine attributes, ours as a tuple.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from dask import _task_spec as spec
@@ -40,8 +40,9 @@ _REFERABLE = (int, float, str, tuple)
 def translate(graph: Mapping[Any, Any]) -> dict[Any, Node]:
     """Return a graph of dask's nodes, or of tuples, as nodes for `plan`."""
     nodes: dict[Any, Node] = {}
-    others = {key for key in graph if not isinstance(key, _REFERABLE)}
-    referable = graph.keys() - others if others else graph
+    referable: Container[Any] = graph
+    if not all(issubclass(kind, _REFERABLE) for kind in set(map(type, graph))):
+        referable = {key for key in graph if isinstance(key, _REFERABLE)}
     for key, value in graph.items():
         if type(value) is tuple and value and callable(value[0]):
             try:

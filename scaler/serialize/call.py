@@ -22,9 +22,9 @@ from typing import Any
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload as pickling
-from scaler.serialize.entry import Entry, PortionedEntries, calls_others, functions_of, is_own, with_parts_replaced
+from scaler.serialize.entry import Entry, PortionedEntries, functions_of, is_own, with_parts_replaced
 from scaler.serialize.fresh_functions import fresh, has_state
-from scaler.serialize.outofband import Packed, pack, pickles_of
+from scaler.serialize.outofband import Packed, pack, pickled_plainly, pickles_of
 from scaler.serialize.payload import PROTOCOL, SCALARS
 from scaler.serialize.serializer import Serializer
 
@@ -142,13 +142,16 @@ def pack_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | Non
     """Do as `encode_entries`, with the large buffers of constants apart, and in portions where there are many steps."""
     if serializer is not None:
         return Packed(encode_entries(entries, serializer), [])
-    entries = _with_fresh_functions(entries)
+    # Most entries have nothing with a state in them: then there is no need to look at their functions.
     steps = sum([1 if entry[1] is not None else len(entry[2]) for entry in entries])
     if steps >= 2 * PORTION_STEPS and len(entries) > 1:
         size = max(1, len(entries) * PORTION_STEPS // steps)
         portions = pickles_of([entries[start : start + size] for start in range(0, len(entries), size)])
         if portions is not None:
             return Packed(b"L" + marshal.dumps((size, portions)), [])
+    elif (plain := pickled_plainly(entries, b"G")) is not None:
+        return Packed(plain, [])
+    entries = _with_fresh_functions(entries)
     try:
         return pack(entries, b"G")
     except SerializationError as error:
@@ -157,24 +160,17 @@ def pack_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | Non
 
 def _with_fresh_functions(entries: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The entries, with functions that have a state as those that are made anew for each row."""
-    #: those that are, and what stands for them, by id: what several rows have travels once
-    known: dict[int, Any] = {}
-    with_state: list[int] = []
-    for place in [place for place, entry in enumerate(entries) if calls_others(entry, _WITHOUT_STATE)]:
-        for function in functions_of(entries[place]):
-            if type(function) not in _WITHOUT_STATE:
-                if id(function) not in known:
-                    known[id(function)] = fresh(function)
-                if known[id(function)] is not function:
-                    with_state.append(place)
-    if not with_state:
+    #: what stands for those, by id: what several rows have travels once
+    made: dict[int, Any] = {}
+    for function in functions_of(entries):
+        if type(function) not in _WITHOUT_STATE and (fresh_one := fresh(function)) is not function:
+            made[id(function)] = fresh_one
+    if not made:
         return entries
-    made = list(entries)
-    for place in set(with_state):
-        made[place] = with_parts_replaced(
-            entries[place], lambda function: known.get(id(function), function), lambda value: value
-        )
-    return made
+    return [
+        with_parts_replaced(entry, lambda function: made.get(id(function), function), lambda value: value)
+        for entry in entries
+    ]
 
 
 def decode_function(payload: bytes | memoryview, buffers: Iterable[Any] = ()) -> tuple[Any, AnySerializer | None]:

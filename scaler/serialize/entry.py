@@ -17,7 +17,8 @@ step makes the row's value. `key` is the graph's, kept for the note that an erro
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 
@@ -101,29 +102,33 @@ def _replaced_call(
     return function_for(function), tuple(replaced), fill, calls
 
 
-def calls_others(parts: tuple[Any, ...], types: Container[type]) -> bool:
-    """Say whether `functions_of` may find some that are not of these types; quickly, as most entries call one."""
-    for step in (parts,) if parts[1] is not None else parts[2]:
-        function = step[1]
-        if type(function) not in types or function is with_keywords or (len(step) > 2 and step[4]):
-            return True
-    return False
+def functions_of(entries: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The functions that entries call, each once.
 
-
-def functions_of(parts: tuple[Any, ...]) -> Iterator[Any]:
-    """The functions that an entry calls."""
-    for step in (parts,) if parts[1] is not None else parts[2]:
-        if len(step) == 2:
-            yield step[1]
+    It is asked of each graph that is sent, where most call few functions: so the loops over all steps are C's.
+    """
+    steps: list[tuple[Any, ...]] = []
+    for entry in entries:
+        if entry[1] is not None:
+            steps.append(entry)
         else:
-            yield from _functions_of_call(step[1:])
+            steps += entry[2]
+    found = _each_once(steps, 1)
+    if id(with_keywords) in found:
+        found |= _each_once([step[2] for step in steps if step[1] is with_keywords], 0)
+    calls = [call for step in steps if len(step) > 2 and step[4] for _, call in step[4]]
+    while calls:
+        found |= _each_once(calls, 0)
+        if id(with_keywords) in found:
+            found |= _each_once([call[1] for call in calls if call[0] is with_keywords], 0)
+        calls = [deeper for call in calls for _, deeper in call[3]]
+    return [*found.values()]
 
 
-def _functions_of_call(call: tuple[Any, ...]) -> Iterator[Any]:
-    function, args, _, inner = call
-    yield args[0] if function is with_keywords else function
-    for _, deeper in inner:
-        yield from _functions_of_call(deeper)
+def _each_once(tuples: Sequence[tuple[Any, ...]], place: int) -> dict[int, Any]:
+    """What tuples have at a place, by id: functions need not be hashable."""
+    found = [*map(itemgetter(place), tuples)]
+    return dict(zip(map(id, found), found, strict=True))
 
 
 def fill_in(

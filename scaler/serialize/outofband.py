@@ -79,6 +79,17 @@ def pickles_of(values: Iterable[Any]) -> list[bytes] | None:
     return pickles
 
 
+def pickled_plainly(value: Any, prefix: bytes) -> bytes | None:
+    """`prefix` and the pickle of a value; None if something in it travels by value or has a state."""
+    stream = io.BytesIO()
+    stream.write(prefix)
+    try:
+        StatelessPickler(stream, PROTOCOL).dump(value)
+    except Exception:
+        return None
+    return stream.getvalue()
+
+
 def pack_large(value: Any, limit: int, prefix: bytes = b"") -> bytes | Packed:
     """Return a value whose parts take less than `limit` bytes as one pickle, a larger one as `pack` does.
 

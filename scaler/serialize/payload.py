@@ -113,7 +113,11 @@ class StatelessPickler(ReferencePickler):
     """Gives up at objects of other than builtin types: who is given several copies of one could tell them apart."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if not isinstance(obj, (type, FunctionType, BuiltinFunctionType)):
+        if isinstance(obj, BuiltinFunctionType):
+            is_stateless = isinstance(obj.__self__, (ModuleType, type))  # the `append` of a list has that list
+        else:
+            is_stateless = isinstance(obj, (type, FunctionType))
+        if not is_stateless:
             raise _OutOfReach
         return super().reducer_override(obj)
 

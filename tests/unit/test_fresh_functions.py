@@ -19,8 +19,15 @@ from scaler.errors import FunctionNotFound, SerializationError
 from scaler.extension import fresh_function
 from scaler.protocol.messages import EACH, GRAPH, SPREAD, TOGETHER
 from scaler.serialize import Serializer
-from scaler.serialize.call import decode_function, encode_call, encode_entries, encode_function, pack_function
-from scaler.serialize.entry import with_keywords
+from scaler.serialize.call import (
+    decode_function,
+    encode_call,
+    encode_entries,
+    encode_function,
+    pack_entries,
+    pack_function,
+)
+from scaler.serialize.entry import functions_of, with_keywords
 from scaler.serialize.fresh_functions import FreshFunction, fresh, has_state, reopened
 from scaler.worker import context, elsewhere
 
@@ -121,6 +128,36 @@ def test_rows_of_later_dispatches_have_it_too(agent: Agent, form: str) -> None:
     hand_out(agent, 2, Count().run, range(2, 4), form, 3)
     agent.run()
     assert agent.outcomes() == dict.fromkeys(range(4), 3)
+
+
+def padded(function: Any) -> tuple[Any, ...]:
+    """An entry of 64 steps, the last of which calls a function."""
+    return "key", None, [("first", abs, (5,), (), ()), *[("next", abs)] * 62, ("key", function)]
+
+
+@pytest.mark.parametrize("entry_of", [lambda function: ("key", function, (5,), (), ()), padded], ids=["step", "steps"])
+@pytest.mark.parametrize("name", MADE)
+def test_it_has_it_however_many_steps_a_graph_has(
+    agent: Agent, name: str, entry_of: Callable[[Any], tuple[Any, ...]]
+) -> None:
+    packed = pack_entries([("other", divmod), *[entry_of(MADE[name]())] * 6])
+    assert (packed.inband[:1], packed.buffers) == (b"G", [])
+    agent.hand_out(1, packed.inband, range(1, 5), form=GRAPH)
+    agent.run()
+    assert agent.outcomes() == dict.fromkeys(range(1, 5), MADE[name]()(5))
+
+
+def test_all_functions_of_entries_are_found_once() -> None:
+    one, two, three, four, five = (Count().run for _ in range(5))
+    deep = (two, (None, [1]), (), ((0, (with_keywords, (three, ("by",), None), (), ((2, (one, (), (), ())),))),))
+    entries = [
+        ("a", one),
+        ("b", None, [("c", one, (None,), (0, 0), ()), ("b", with_keywords, (four, ("by",), 2), (), ())], [(), (-1,)]),
+        ("d", five, (None,), (), ((0, deep),)),
+    ]
+    found = functions_of(entries)
+    assert {id(function) for function in found} == {*map(id, (one, two, three, four, five, with_keywords))}
+    assert len(found) == 6
 
 
 def test_a_function_of_a_graph_that_is_called_with_keywords_has_it_too(agent: Agent) -> None:
