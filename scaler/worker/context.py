@@ -231,9 +231,14 @@ def take_yield() -> bool:
 
 
 def end_waits() -> None:
-    """The row has ended: what it has left waiting, in threads or by an exception, holds nothing up."""
-    if _worker is not None and _worker.waits:
-        _change(lambda waits: waits.clear())
+    """A row has failed, or all of a dispatch have ended: what was left waiting, in threads or so, holds nothing up.
+
+    Nor does a later one yield for what those were asked to.
+    """
+    if _worker is not None:
+        _worker.is_to_yield = False
+        if _worker.waits:
+            _change(lambda waits: waits.clear())
 
 
 def give_back_unbegun() -> None:

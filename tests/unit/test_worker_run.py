@@ -442,6 +442,28 @@ def test_what_a_row_has_left_waiting_ends_with_it(agent: Agent, fails: bool) -> 
     ]  # fmt: skip
 
 
+def test_rows_that_were_asked_to_yield_and_never_wait_again_leave_that_to_no_later_dispatch(agent: Agent) -> None:
+    asked = []
+
+    def function(x: int) -> int:
+        asked.append(context.take_yield())
+        context.note_yield(True)
+        return x
+
+    agent.runner._inputs._functions[FUNCTION] = (function, None)
+
+    def hand_out_another() -> None:
+        agent.hand_out(2, b"", range(1, 2), arguments=[(0,), (0,)])
+        agent.when_idle = agent.quit
+
+    agent.hand_out(1, b"", range(1), arguments=[(0,), (0,)])
+    agent.when_idle = hand_out_another
+    agent.run()
+    context.note_yield(True)
+    asked += [context.take_yield(), context.take_yield()]
+    assert asked == [False, False, True, False]
+
+
 def in_row(agent: Agent, row: int, act: Callable[[], None]) -> Callable[[int], int]:
     """Return a function that calls `act` while `row` runs."""
 
