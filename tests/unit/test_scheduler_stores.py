@@ -402,6 +402,18 @@ def test_what_a_client_sent_is_asked_of_it_again_where_rows_may_not_run_twice() 
     assert list(request) == [(client, 5)]
 
 
+@pytest.mark.parametrize("outcome", [VALUES_EACH, VALUES_LIST, STORED])
+def test_rows_of_a_graph_that_end_together_are_told_of_together_as_far_as_they_are_wanted(
+    one: Any, outcome: int
+) -> None:
+    fake, agent, client = one
+    fake.say(client, graph(10, [[], [], [], [], [], [2]], [0, 1, 3, 4, 5]))
+    fake.report(agent, client, result(10, 0, 2, outcome))
+    fake.report(agent, client, result(10, 2, 5, outcome))
+    told = STORED if outcome == STORED else VALUES_EACH
+    assert ended(fake, client) == [(10, 0, 2, told), (10, 3, 5, told)]
+
+
 def test_a_value_that_is_small_when_it_is_computed_again_is_made_for_good(two: Any) -> None:
     fake, first, second, client = two
     fake.say(client, graph(10, [[], [0], [0]], [1, 2]))
@@ -409,7 +421,7 @@ def test_a_value_that_is_small_when_it_is_computed_again_is_made_for_good(two: A
     fake.lose(first)
     fake.report(second, client, result(10, 0, 1, VALUES_EACH))
     fake.report(second, client, result(10, 1, 3))
-    assert [(lo, hi) for _, lo, hi, _ in ended(fake, client)] == [(1, 2), (2, 3)]
+    assert [(lo, hi) for _, lo, hi, _ in ended(fake, client)] == [(1, 3)]
     record = fake.core.state.clients[client]
     assert not record.batches
     assert not record.remembered, "nothing of it can be lost any more"

@@ -4,6 +4,7 @@ A value is reported as one list for a span of rows, as a payload for each row, o
 has. A row that is computed again ends in `recomputing.py` instead, and nothing is said of it.
 """
 
+from scaler.common.spans import runs_of
 from scaler.protocol.failures import dependency_cancelled
 from scaler.protocol.messages import (
     CANCELLED,
@@ -17,7 +18,7 @@ from scaler.protocol.messages import (
     Frame,
     u32,
 )
-from scaler.protocol.results import NO_SIZES, SpanResult, rows_of, stored_sizes, values_of
+from scaler.protocol.results import NO_SIZES, SpanResult, cut, rows_of, stored_sizes, values_of
 from scaler.scheduler.core import dependencies, lifetimes, lineage, recomputing
 from scaler.scheduler.core.moves import AskClient, Fail, Move, Reread
 from scaler.scheduler.core.outgoing import Outgoing
@@ -194,20 +195,12 @@ def _pass_on(state: ClusterState, batch: Batch, span: SpanResult, agent: AgentRe
 
 def tell(out: Outgoing, batch: Batch, span: SpanResult) -> None:
     """Tell a client how rows ended, as far as it wants to know of them."""
-    wanted = batch.task.wanted
-    if not wanted or (span.hi - span.lo == 1 and wanted[span.lo]):
+    wanted, lo, hi = batch.task.wanted, span.lo, span.hi
+    if not wanted or 0 not in wanted[lo:hi]:
         out.result(batch.client, span)
-        return
-    each = span.outcome in (VALUES_EACH, STORED, FILED)
-    values = list(values_of(span)) if each else []
-    for row in range(span.lo, span.hi):
-        if not wanted[row]:
-            continue
-        if each:
-            body = values[row - span.lo]
-            out.result(batch.client, SpanResult(batch.id, row, row + 1, span.outcome, 0, 0, u32([len(body)]), body))
-        else:
-            out.result(batch.client, span._replace(lo=row, hi=row + 1))
+    else:
+        for part in cut(span, list(runs_of([row for row in range(lo, hi) if wanted[row]]))):
+            out.result(batch.client, part)
 
 
 def _supply_each(client: ClientRecord, batch: Batch, span: SpanResult) -> list[Move]:
