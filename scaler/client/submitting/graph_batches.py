@@ -70,8 +70,11 @@ class GraphBatches:
             n, options = len(run.entries), run.options or default
             names = written_out(run.names)[:LONGEST_NAME]
             function, payload = self._entries(run, names)
+            # of rows that need none of the graph's, and none of it needs them, values travel as those of others do
+            is_apart = not any(uses[at : at + n]) and all(need < 0 for needs in run.dependencies for need in needs)
+            flags = options.flags if is_apart else options.flags | KEEP
             task = Task(
-                0, first + at, n, GRAPH, options.flags | KEEP, function, 0, names,
+                0, first + at, n, GRAPH, flags, function, 0, names,
                 options.priority, options.retries, options.timeout, options.capabilities, u32([0, n]), graph=first,
                 threads=options.threads, root=options.root, nesting=options.nesting,
             )  # fmt: skip

@@ -382,8 +382,14 @@ class SimClient(Process):
         events: list[ev.Event] = []
         for run, function in zip(runs, functions, strict=True):
             start = ids[run[0].uid]
+            is_apart = all(
+                job.uid in wanted
+                and not uses[job.uid]
+                and not any(isinstance(n, Job) and n.uid in ids for n in job.needs)
+                for job in run
+            )
             task = Task(
-                0, start, len(run), GRAPH, KEEP, function, 0, "graph", options.get("priority", 0),
+                0, start, len(run), GRAPH, 0 if is_apart else KEEP, function, 0, "graph", options.get("priority", 0),
                 run[0].retries, 0.0, options.get("capabilities", ()), u32([0, len(run)]), graph=first,
                 threads=options.get("threads", 0),
             )  # fmt: skip
