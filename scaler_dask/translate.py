@@ -33,16 +33,17 @@ _Resolve = Callable[[Any], Any]
 
 #: what `tasks.call_from_tuple` reads as dask does
 _KINDS = frozenset({bool, float, frozenset, int, list, set, str, tuple, type(None)})
-#: keys that an argument may refer to by itself; other keys, as None, can be asked for, and a TaskRef refers to them
-_REFERABLE = (int, float, str, tuple)
+#: those of them that refer to no key, though it may be one: such keys can be asked for, and a TaskRef refers to them
+_NEVER_KEYS = (frozenset, type(None))
 
 
 def translate(graph: Mapping[Any, Any]) -> dict[Any, Node]:
     """Return a graph of dask's nodes, or of tuples, as nodes for `plan`."""
     nodes: dict[Any, Node] = {}
     referable: Container[Any] = graph
-    if not all(issubclass(kind, _REFERABLE) for kind in set(map(type, graph))):
-        referable = {key for key in graph if isinstance(key, _REFERABLE)}
+    if any(issubclass(kind, _NEVER_KEYS) for kind in set(map(type, graph))):
+        # no set: that would look for a set as for a frozenset
+        referable = dict.fromkeys(key for key in graph if not isinstance(key, _NEVER_KEYS))
     for key, value in graph.items():
         if type(value) is tuple and value and callable(value[0]):
             try:

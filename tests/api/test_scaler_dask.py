@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 from concurrent.futures import Future
+from fractions import Fraction
 
 import dask
 import dask.array as da
@@ -159,6 +160,13 @@ def test_what_dask_takes_for_no_reference_is_none(get, odd):
     graph = {odd: 5, 1: 6, "x": (together, odd, 1, [odd, True], {"a": odd}), "y": (together, odd)}
     for keys in ("x", ["y", odd]):
         assert get(graph, keys) == dask.get(graph, keys)
+
+
+@pytest.mark.parametrize("others", [{}, {None: 8, frozenset({1}): 9}])
+@pytest.mark.parametrize("key", [numpy.int64(5), complex(5), Fraction(5)])
+def test_an_argument_refers_to_a_key_that_equals_it_whatever_that_is(get, key, others):
+    graph = {key: 7, **others, "x": (together, 5, [5.0, None], {1}), "y": (together, key, None)}
+    assert get(graph, ["x", "y"]) == dask.get(graph, ["x", "y"])
 
 
 def test_keys_may_be_tuples_and_numbers(get):
