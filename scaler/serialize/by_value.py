@@ -9,7 +9,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from scaler.serialize.importable import is_importable
@@ -57,6 +57,17 @@ def reduced_ufunc(function: Any) -> Any:
 def _ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
     numpy = importlib.import_module("numpy")
     return numpy.frompyfunc(function, nin, nout, identity=identity)
+
+
+def reduced_method(method: MethodType) -> Any:
+    """A method with a private name, which is another one outside of its class; NotImplemented for all others."""
+    name, owner = method.__func__.__name__, method.__self__
+    if name.startswith("__") and not name.endswith("__"):
+        for kind in (owner if isinstance(owner, type) else type(owner)).__mro__:
+            inside = f"_{kind.__name__.lstrip('_')}{name}"
+            if inside in vars(kind) and getattr(owner, inside, None) == method:
+                return getattr, (owner, inside)
+    return NotImplemented
 
 
 def has_sentinels(kind: Any) -> bool:

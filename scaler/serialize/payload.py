@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from enum import EnumType
 from struct import Struct
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -76,6 +76,8 @@ class ReferencePickler(pickle.Pickler):
         elif isinstance(obj, type):
             if not is_importable(module):
                 return self.reduced_class(obj)
+        elif kind is MethodType:
+            return by_value.reduced_method(obj)
         elif (module or kind.__module__) == "numpy":  # built-in classes have none that their objects show
             return mapped_files.reduced(obj)
         elif module == _CONNECTIONS == kind.__module__:

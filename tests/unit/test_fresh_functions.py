@@ -47,6 +47,12 @@ class Count:
 
     __call__ = run
 
+    def __run(self, by: int) -> int:
+        return self.run(by)
+
+    def private(self) -> Callable[[int], int]:
+        return self.__run
+
 
 def grown(items: list[int], by: int) -> int:
     items.append(by)
@@ -65,6 +71,7 @@ def script(source: str) -> dict[str, Any]:
 
 MADE: dict[str, Callable[[], Callable[[int], Any]]] = {
     "a method": lambda: Count().run,
+    "a method with a private name": lambda: Count().private(),
     "an object": Count,
     "a partial with a list": lambda: functools.partial(grown, []),
     "a partial of a partial": lambda: functools.partial(functools.partial(grown, [])),

@@ -697,6 +697,32 @@ def test_an_end_of_a_pipe_is_refused_as_locks_of_multiprocessing_are(dumps, arou
     assert payload.loads(payload.dumps(type(one))) is type(one)
 
 
+class _Base:
+    def __who(self):
+        return "base"
+
+    @classmethod
+    def __where(cls):
+        return cls.__name__
+
+    def methods(self):
+        return [self.__who, self.__where]
+
+
+class _Derived(_Base):
+    def __who(self):
+        return "derived"
+
+    def methods(self):
+        return [*super().methods(), self.__who]
+
+
+def test_methods_with_private_names_are_found_by_what_they_are_called_outside_of_their_class():
+    pickled = payload.dumps(_Derived().methods())
+    assert is_by_reference(pickled)
+    assert [method() for method in payload.loads(pickled)] == ["base", "_Derived", "derived"]
+
+
 def test_a_large_array_is_not_blown_up():
     numpy = pytest.importorskip("numpy")
     array = numpy.arange(100_000)
