@@ -11,7 +11,7 @@ import pytest
 from support import within
 from support.serializers import Prefixed
 
-from scaler import Client, SchedulerClusterCombo
+from scaler import Client, SchedulerClusterCombo, TaskTimeout
 from scaler.client.client import parts_of
 
 #: on one worker, on more than there are cores, and with bytes that only the client's serializer reads
@@ -238,6 +238,22 @@ def test_the_error_of_an_inner_task_comes_through_its_outer_one(clusters, connec
     client = connect(clusters[1])
     with pytest.raises(LookupError, match="inner"):
         client.submit(outer, client).result(30)
+
+
+def test_what_a_task_waits_for_runs_again_or_is_ended_as_its_options_say(clusters, connect, tmp_path):
+    def fail_twice():
+        with open(tmp_path / "runs", "a") as file:
+            if file.write("x") and file.tell() < 3:
+                raise LookupError
+
+    def outer(client):
+        with pytest.raises(TaskTimeout):
+            client.with_options(timeout=0.1).submit(time.sleep, 60).result(20)
+        return client.with_options(retries=2).submit(fail_twice).result()
+
+    client = connect(clusters[1])
+    client.submit(outer, client).result(30)
+    assert (tmp_path / "runs").read_text() == "xxx"
 
 
 def test_a_task_that_waits_survives_the_death_of_the_one_it_waits_for(start_cluster, connect, tmp_path):

@@ -1,5 +1,6 @@
 """What the client's session does, case by case; the scheduler is played by the test."""
 
+import dataclasses
 import math
 import pickle
 import weakref
@@ -20,6 +21,8 @@ from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
+    FRESH,
+    GRAPH,
     INLINE,
     PLACE,
     SIZE,
@@ -493,6 +496,16 @@ def test_granted_rows_are_the_claimers_and_refused_ones_are_said_so() -> None:
 
 def test_a_claim_of_a_row_that_ended_meanwhile_is_refused_here() -> None:
     (effect,) = Session().do(ev.Claim(Token()))
+    assert isinstance(effect, ev.ClaimRefused)
+
+
+@pytest.mark.parametrize(
+    "options", [{"retries": 1}, {"timeout": 1.0}, {"capabilities": ("gpu",)}, {"flags": FRESH}, {"form": GRAPH}]
+)
+def test_rows_that_a_waiting_task_could_not_run_as_they_were_submitted_are_not_claimed(options: dict[str, Any]) -> None:
+    session = Session()
+    (token,) = session.submit(dataclasses.replace(task(10, 1), **options))
+    (effect,) = session.do(ev.Claim(token))
     assert isinstance(effect, ev.ClaimRefused)
 
 

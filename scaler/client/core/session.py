@@ -346,8 +346,11 @@ def _needs(tasks: Iterable[Task]) -> set[int]:
 
 
 def _may_claim(task: Task) -> bool:
-    """Rows of it can run inside of a task that waits for them."""
-    return task.form != GRAPH and not task.flags & FRESH
+    """Rows of it can run inside of a task that waits for them.
+
+    Not those that need a process that can be ended with them, that run again if they fail, or that choose their host.
+    """
+    return task.form != GRAPH and not (task.flags & FRESH or task.retries or task.timeout or task.capabilities)
 
 
 def _spans_of_rows(rows: Iterable[tuple[PendingBatch, int]]) -> Spans:
