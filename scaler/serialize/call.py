@@ -142,7 +142,7 @@ def pack_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | Non
     """Do as `encode_entries`, with the large buffers of constants apart, and in portions where there are many steps."""
     if serializer is not None:
         return Packed(encode_entries(entries, serializer), [])
-    # Most entries have nothing with a state in them: then there is no need to look at their functions.
+    # Both ways give up at anything with a state: few entries have such, and only then their functions are looked at.
     steps = sum([1 if entry[1] is not None else len(entry[2]) for entry in entries])
     if steps >= 2 * PORTION_STEPS and len(entries) > 1:
         size = max(1, len(entries) * PORTION_STEPS // steps)

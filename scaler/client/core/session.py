@@ -38,8 +38,6 @@ from scaler.client.core.object_table import ObjectTable, announce_message, relea
 from scaler.client.core.pending import PendingBatch, PendingBatches
 from scaler.client.core.unanswered import UnansweredRequests
 from scaler.protocol.messages import (
-    FRESH,
-    GRAPH,
     ClientClear,
     ClientReturn,
     ClientShutdown,
@@ -248,7 +246,7 @@ class SessionCore:
         return [*map(Transmit, self.holding.release())]
 
     def _claim(self, event: Claim) -> list[Effect]:
-        rows = [(pending, row) for pending, row in self.pending.rows_of([event.token]) if _may_claim(pending.task)]
+        rows = [(pending, row) for pending, row in self.pending.rows_of([event.token]) if pending.task.may_be_claimed]
         if not rows:
             return [ClaimRefused([event.token])]
         self._unanswered.add_claim(event, self.pending)
@@ -343,14 +341,6 @@ def _needs(tasks: Iterable[Task]) -> set[int]:
     for task in tasks:
         needed.update((task.function, task.arguments), task.dependencies)
     return needed
-
-
-def _may_claim(task: Task) -> bool:
-    """Rows of it can run inside of a task that waits for them.
-
-    Not those that need a process that can be ended with them, that run again if they fail, or that choose their host.
-    """
-    return task.form != GRAPH and not (task.flags & FRESH or task.retries or task.timeout or task.capabilities)
 
 
 def _spans_of_rows(rows: Iterable[tuple[PendingBatch, int]]) -> Spans:

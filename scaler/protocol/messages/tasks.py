@@ -7,6 +7,7 @@ from typing import ClassVar
 from scaler.common.records import record
 from scaler.protocol.codes import (
     EACH,
+    FRESH,
     GRAPH,
     LONGEST_NAME,
     MAX_PATH,
@@ -84,6 +85,16 @@ class Task(Message):
     def urgency(self) -> int:
         """What is larger runs earlier, of rows of one root: by priority, then nesting."""
         return self.priority << 16 | self.nesting
+
+    @property
+    def may_be_claimed(self) -> bool:
+        """A task that waits for its rows may run them itself: once, on its own slot, for as long as they take.
+
+        Not those that need a process that can be ended with them, that run again if they fail, or that choose their
+        host.
+        """
+        has_demands = self.flags & FRESH or self.retries or self.timeout or self.capabilities or self.threads > 1
+        return self.form != GRAPH and not has_demands
 
     def validate(self) -> None:
         if self.encoding != Encoding.PICKLE:

@@ -12,7 +12,6 @@ from scaler.common.spans import joined, within, without
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import (
-    GRAPH,
     Spans,
     TaskBegun,
     TaskCancel,
@@ -152,8 +151,7 @@ def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: Tas
     for _, batch_id, lo, hi in unknown:
         refused.add(client.number, batch_id, lo, hi)
     for batch, spans in named.items():
-        is_claimable = batch.task.form != GRAPH and batch.slots == 1  # its claimer has one slot
-        here, elsewhere = _sort_by_place(batch, _not_again(batch, spans) if is_claimable else [])
+        here, elsewhere = _sort_by_place(batch, _not_again(batch, spans) if batch.task.may_be_claimed else [])
         for a, b in without(spans, chain(here, *elsewhere.values())):  # results of some are on the way
             refused.add(client.number, batch.id, a, b)
         for a, b in here:
