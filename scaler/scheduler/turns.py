@@ -39,6 +39,9 @@ class Turns:
 
     def end_step(self) -> list[Received]:
         """The next question of each monitor that had none answered in this step."""
+        if not self._waiting:  # as in all steps in which somebody waits for one lone task
+            self._served.clear()
+            return []
         taken = []
         for number in [number for number in self._waiting if number not in self._served and self._may_answer(number)]:
             waiting = self._waiting[number]
@@ -51,7 +54,7 @@ class Turns:
     @property
     def has_more(self) -> bool:
         """Some question waits for nothing but the next step."""
-        return any(map(self._may_answer, self._waiting))
+        return bool(self._waiting) and any(map(self._may_answer, self._waiting))
 
     def forget(self, number: int) -> None:
         """A monitor is gone."""
