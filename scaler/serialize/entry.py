@@ -103,24 +103,19 @@ def _replaced_call(
 
 
 def functions_of(entries: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """The functions that entries call, each once.
-
-    It is asked of each graph that is sent, where most call few functions: so the loops over all steps are C's.
-    """
+    """The functions that entries call, each once; the loops over all steps are C's, as most call few functions."""
     steps: list[tuple[Any, ...]] = []
     for entry in entries:
         if entry[1] is not None:
             steps.append(entry)
         else:
             steps += entry[2]
-    found = _each_once(steps, 1)
-    if id(with_keywords) in found:
-        found |= _each_once([step[2] for step in steps if step[1] is with_keywords], 0)
-    calls = [call for step in steps if len(step) > 2 and step[4] for _, call in step[4]]
+    found = _each_once([step for step in steps if len(step) == 2], 1)
+    calls = [step[1:] for step in steps if len(step) > 2]
     while calls:
         found |= _each_once(calls, 0)
         if id(with_keywords) in found:
-            found |= _each_once([call[1] for call in calls if call[0] is with_keywords], 0)
+            found |= _each_once([args for function, args, _, _ in calls if function is with_keywords], 0)
         calls = [deeper for call in calls for _, deeper in call[3]]
     return [*found.values()]
 

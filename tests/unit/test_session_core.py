@@ -500,7 +500,8 @@ def test_a_claim_of_a_row_that_ended_meanwhile_is_refused_here() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"retries": 1}, {"timeout": 1.0}, {"capabilities": ("gpu",)}, {"flags": FRESH}, {"form": GRAPH}]
+    "options",
+    [{"retries": 1}, {"timeout": 1.0}, {"capabilities": ("gpu",)}, {"threads": 2}, {"flags": FRESH}, {"form": GRAPH}],
 )
 def test_rows_that_a_waiting_task_could_not_run_as_they_were_submitted_are_not_claimed(options: dict[str, Any]) -> None:
     session = Session()

@@ -50,7 +50,7 @@ class PendingBatch:
         """Rows [lo, hi), none of which had, have ended: their tokens."""
         rows = hi - lo
         self.group.left -= rows
-        if rows == 1 and not self.whole:  # as those of graphs come: a fifth of what the rest takes
+        if rows == 1 and not self.whole:  # as that of a lone task: a fifth of what the rest takes
             token, self.tokens[lo], self.done[lo] = self.tokens[lo], None, 1
             return (token,)
         tokens = self.tokens_of(lo, hi)
