@@ -54,11 +54,7 @@ class CallbackRun:
             if self._callbacks:
                 self._leave_out_unneeded()
             if self._sees_keys:
-                with collector_paused:
-                    self._order = order(self._graph)
-                    self._state = start_state_from_dask(  # type: ignore[no-untyped-call]
-                        self._graph, sortkey=self._order.get
-                    )
+                self._make_state()
                 self._call(1, self._graph, self._state)
         except BaseException:
             self._finish(failed=True)
@@ -73,6 +69,11 @@ class CallbackRun:
         needed = spec.cull(spec.convert_legacy_graph(self._graph), self._wanted)
         self._graph.clear()
         self._graph.update(needed)
+
+    @collector_paused
+    def _make_state(self) -> None:
+        self._order = order(self._graph)
+        self._state = start_state_from_dask(self._graph, sortkey=self._order.get)  # type: ignore[no-untyped-call]
 
     def asked_for(self, wanted: list[Any]) -> list[Any]:
         """What has to come here: what is wanted, and behind it what the callbacks want to see."""

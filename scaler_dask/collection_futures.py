@@ -13,12 +13,12 @@ from typing import Any
 from dask.delayed import single_key
 
 from scaler.extension import Future as EngineFuture
-from scaler.graph import collector_paused
+from scaler.graph import Node, collector_paused
 from scaler_dask.dask_versions import base, has_expressions
 from scaler_dask.dependents import GraphDependents
 from scaler_dask.future_state import FutureState
 from scaler_dask.get import flatten
-from scaler_dask.graph_session import GraphSession
+from scaler_dask.graph_session import GraphSession, SubmittedGraph
 from scaler_dask.keyed_future import Future, as_parts, registered
 from scaler_dask.registry import Registry
 from scaler_dask.sources import TaskValue
@@ -38,9 +38,8 @@ class CollectionFutures:
         """The futures of these keys of a dask graph, nested as the keys are."""
         graph = dict(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
         wanted = list(dict.fromkeys(flatten(keys)))
-        with collector_paused:
-            nodes, options = translate(graph), options_of_keys(dsk)
-            submitted = self.session.submit(nodes, wanted, options=options)
+        options = options_of_keys(dsk)
+        nodes, submitted = self._submit(graph, wanted, options)
 
         def submit_again(key: Any) -> EngineFuture:
             return self.session.submit(nodes, [key], options=options).futures[0]
@@ -56,6 +55,13 @@ class CollectionFutures:
                     dependents.add(state)
             made[key] = registered(self._registry, state)
         return _nested(keys, made)
+
+    @collector_paused
+    def _submit(
+        self, graph: Mapping[Any, Any], wanted: list[Any], options: Mapping[Any, Mapping[str, Any]]
+    ) -> tuple[Mapping[Any, Node], SubmittedGraph]:
+        nodes = translate(graph)
+        return nodes, self.session.submit(nodes, wanted, options=options)
 
     def persisted(self, collections: Sequence[Any], optimize_graph: bool) -> list[Any]:
         """The collections, made of futures."""

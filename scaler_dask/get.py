@@ -95,11 +95,7 @@ def computed(
             graph = _culled(graph, wanted)
         with CallbackRun(active, graph, wanted) as callback_run:
             asked = callback_run.asked_for(wanted)
-            with collector_paused:
-                nodes = translate(graph)
-                if initializer is not None:
-                    nodes = with_functions_wrapped(nodes, initialized_first(initializer))
-                submitted = session.submit(nodes, asked, options=options)
+            submitted = _submitted(session, graph, asked, options, initializer)
             try:
                 callback_run.follow(asked, submitted.futures)
                 values = {
@@ -113,6 +109,20 @@ def computed(
             finally:
                 session.issue_warnings()
     return nested_get(keys, values)  # type: ignore[no-untyped-call]
+
+
+@collector_paused
+def _submitted(
+    session: GraphSession,
+    graph: Mapping[Any, Any],
+    asked: list[Any],
+    options: Mapping[Any, Mapping[str, Any]],
+    initializer: Callable[[], Any] | None,
+) -> SubmittedGraph:
+    nodes = translate(graph)
+    if initializer is not None:
+        nodes = with_functions_wrapped(nodes, initialized_first(initializer))
+    return session.submit(nodes, asked, options=options)
 
 
 def _is_of_nodes(graph: Mapping[Any, Any]) -> bool:

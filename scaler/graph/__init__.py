@@ -9,7 +9,7 @@ Adapters describe another library's graph with this, and give its nodes to `Clie
 - `plan` says which rows a graph becomes: a `Plan` of `Run`s. Pure: nothing is sent.
 - `as_list`, `as_tuple`, `as_set`, `as_frozenset`, `as_dict`, `itself`, `with_keywords` and `call_node` are functions
   that workers know, for calls that the user did not write.
-- `collector_paused` keeps the garbage collector from looking at a graph while it is made.
+- `collector_paused` keeps the garbage collector from looking at a graph while a function makes it.
 """
 
 from scaler.common.collector import collector_paused

@@ -74,6 +74,7 @@ class Plan:
     shared: list[Any]
 
 
+@collector_paused
 def plan(
     nodes: Mapping[Any, Node],
     keys: Iterable[Any],
@@ -99,17 +100,16 @@ def plan(
     >>> [run.dependencies for run in made.runs], made.rows_of_keys
     ([[(), (0,), (0, 1)]], {'d': 2})
     """
-    with collector_paused:
-        wanted = dict.fromkeys(keys)
-        survey = None
-        if order is not None and len(nodes) >= sparse.FROM and sparse.is_available():
-            survey = sparse.survey(nodes, wanted)
-        calls = needed_calls(nodes, survey.keys if survey else depth_first(nodes, wanted), wanted)
-        try:
-            arranged = _arrange(calls, order)
-        except _Contradiction:
-            return plan(nodes, wanted, None, run_length, workers, options, lone)
-        return _number(calls, arranged, wanted, run_length, workers, options or {}, lone)
+    wanted = dict.fromkeys(keys)
+    survey = None
+    if order is not None and len(nodes) >= sparse.FROM and sparse.is_available():
+        survey = sparse.survey(nodes, wanted)
+    calls = needed_calls(nodes, survey.keys if survey else depth_first(nodes, wanted), wanted)
+    try:
+        arranged = _arrange(calls, order)
+    except _Contradiction:
+        return plan(nodes, wanted, None, run_length, workers, options, lone)
+    return _number(calls, arranged, wanted, run_length, workers, options or {}, lone)
 
 
 def _arrange(found: NeededCalls, order: Order | None) -> list[int] | None:

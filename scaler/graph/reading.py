@@ -189,6 +189,7 @@ def _is_key(value: Any, graph: Container[Any]) -> bool:
         return False
 
 
+@collector_paused
 def from_tuples(graph: Mapping[Any, Any]) -> dict[Any, Node]:
     """Return the nodes of a graph written as tuples.
 
@@ -199,8 +200,7 @@ def from_tuples(graph: Mapping[Any, Any]) -> dict[Any, Node]:
     >>> nodes["c"].dependencies, nodes["c"]({"a": 2, "b": 2})
     (('a', 'b'), 5)
     """
-    with collector_paused:
-        return {key: _node(key, value, graph) for key, value in graph.items()}
+    return {key: _node(key, value, graph) for key, value in graph.items()}
 
 
 def _node(key: Any, value: Any, graph: Mapping[Any, Any]) -> Node:

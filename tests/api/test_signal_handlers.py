@@ -25,7 +25,7 @@ DASK_DEEDS = {
 }
 
 EACH_POINT = """
-    import scaler, sys
+    import gc, scaler, sys
     from support.signals_at import signals_at_each_point
 
     def works_on():
@@ -33,6 +33,7 @@ EACH_POINT = """
         assert client.submit(abs, -2).result(20) == 2
         while client_is_busy():
             assert client.submit(abs, -2).result(20) == 2
+        assert gc.isenabled()
 
     def client_is_busy():
         return parts_of(client)[0].driver.session.pending.by_id

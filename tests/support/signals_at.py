@@ -118,15 +118,21 @@ else:
         yield _Tracing
 
 
-def signals_at_each_point(deed: Callable[[], Any], after: Callable[[], Any], every: int = 1) -> int:
+def _come() -> None:
+    raise Came
+
+
+def signals_at_each_point(
+    deed: Callable[[], Any], after: Callable[[], Any], every: int = 1, handle: Callable[[], Any] = _come
+) -> int:
     """Do this again and again, with a signal at each point of it, or at one of `every` so many, whose handler raises
-    `Came`; `after` each, without. How often the signal came.
+    `Came`, or does something else; `after` each, without. How often the signal came.
     """
     is_armed = False
 
     def handler(number: int, frame: object) -> None:
         if is_armed:
-            raise Came
+            handle()
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:

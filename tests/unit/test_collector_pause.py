@@ -1,8 +1,10 @@
 import gc
 import os
 import threading
+from collections.abc import Iterator
 
 import pytest
+from support.signals_at import signals_at_each_point
 
 from scaler.common.collector import collector_paused
 from scaler.errors import CycleError
@@ -10,28 +12,36 @@ from scaler.graph import from_tuples, plan
 
 
 @pytest.fixture(autouse=True)
-def _collector_on():
+def _collector_on() -> Iterator[None]:
     assert gc.isenabled()
     yield
     gc.enable()
 
 
-def test_the_collector_is_paused_until_the_last_block_ends():
-    with collector_paused:
-        with collector_paused:
-            assert not gc.isenabled()
-        assert not gc.isenabled()
+@collector_paused
+def hold(inside: threading.Event, leave: threading.Event) -> None:
+    inside.set()
+    leave.wait(20)
+
+
+@collector_paused
+def nested(depth: int) -> bool:
+    is_paused = not gc.isenabled()
+    return nested(depth - 1) and is_paused and not gc.isenabled() if depth else is_paused
+
+
+def test_the_collector_is_paused_until_the_last_call_ends() -> None:
+    assert nested(2)
     assert gc.isenabled()
 
 
-def test_a_collector_that_was_off_stays_off():
+def test_a_collector_that_was_off_stays_off() -> None:
     gc.disable()
-    with collector_paused:
-        assert not gc.isenabled()
+    assert nested(1)
     assert not gc.isenabled()
 
 
-def test_it_is_on_again_after_an_error():
+def test_it_is_on_again_after_an_error() -> None:
     nodes = from_tuples({"a": (abs, "b"), "b": (abs, "a")})
     with pytest.raises(CycleError):
         plan(nodes, ["a"])
@@ -40,20 +50,13 @@ def test_it_is_on_again_after_an_error():
     assert gc.isenabled()
 
 
-def test_blocks_of_several_threads_overlap():
-    inside, leave = threading.Barrier(3), threading.Event()
-
-    def hold():
-        with collector_paused:
-            inside.wait(20)
-            leave.wait(20)
-
-    threads = [threading.Thread(target=hold) for _ in range(2)]
-    for thread in threads:
+def test_calls_of_several_threads_overlap() -> None:
+    inside, leave = [threading.Event() for _ in range(2)], threading.Event()
+    threads = [threading.Thread(target=hold, args=(event, leave)) for event in inside]
+    for thread, event in zip(threads, inside, strict=True):
         thread.start()
-    inside.wait(20)
-    with collector_paused:
-        pass
+        event.wait(20)
+    assert nested(0)
     assert not gc.isenabled()
     leave.set()
     for thread in threads:
@@ -61,22 +64,36 @@ def test_blocks_of_several_threads_overlap():
     assert gc.isenabled()
 
 
-def test_a_child_that_is_forked_meanwhile_collects():
+def test_a_child_that_is_forked_meanwhile_collects() -> None:
     inside, leave = threading.Event(), threading.Event()
-
-    def hold():
-        with collector_paused:
-            inside.set()
-            leave.wait(20)
-
-    thread = threading.Thread(target=hold)
+    thread = threading.Thread(target=hold, args=(inside, leave))
     thread.start()
     inside.wait(20)
     child = os.fork()
     if not child:
-        with collector_paused:
-            is_paused = not gc.isenabled()
-        os._exit(not (is_paused and gc.isenabled()))
+        os._exit(not (gc.isenabled() and nested(1) and gc.isenabled()))
     leave.set()
     thread.join(20)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_handler_that_raises_at_any_point_of_a_call_leaves_the_collector_as_it_was() -> None:
+    def look() -> None:
+        assert gc.isenabled()
+        gc.disable()
+        nested(1)
+        assert not gc.isenabled()
+        gc.enable()
+
+    assert signals_at_each_point(lambda: nested(1), look) > 100
+
+
+def test_a_handler_that_makes_a_graph_at_any_point_of_a_call_leaves_the_collector_as_it_was() -> None:
+    made = []
+
+    def look() -> None:
+        assert gc.isenabled()
+
+    signals_at_each_point(lambda: nested(1), look, handle=lambda: made.append(nested(1)))
+    assert len(made) > 100
+    assert all(made)
