@@ -40,7 +40,7 @@ class Usage:
         """Workers run rows now, or don't any more: a row that takes long is to be seen soon, a short one not at all."""
         if is_busy != self.is_busy:
             self.is_busy = is_busy
-            self.due = min(self.due, now + FIRST) if self.is_wanted else self._looked + QUIET
+            self.due = min(self.due, now + FIRST) if is_busy or self._is_asked else self._looked + QUIET
 
     def sample(
         self,

@@ -33,9 +33,12 @@ class SortedNumbers:
     def add(self, number: int) -> None:
         """One more, that is not there yet."""
         runs, bounds = self._runs, self._bounds
-        if not runs or (number > runs[-1][-1] and len(runs[-1]) >= LONGEST):
-            runs.append([number])
-            bounds.append(number)
+        if not runs or number > runs[-1][-1]:  # as nearly always
+            if runs and len(runs[-1]) < LONGEST:
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+                bounds.append(number)
             return
         at = bisect_right(bounds, number) - 1
         if at < 0:

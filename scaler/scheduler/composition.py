@@ -195,12 +195,13 @@ class Composition:
             events = tuple(event for event in events if not pairing.take(event, now))
         if isinstance(said, _QUESTIONS):
             events = tuple(event for event in events if not self._let_wait(event))
-        self._take(events)
+        for event in events:
+            self._take(event)
 
-    def _take(self, events: tuple[ev.Event, ...]) -> None:
-        is_about_jobs = any(type(event) is Received and isinstance(event.message, _ABOUT_JOBS) for event in events)
-        if not (is_about_jobs and self._take_job_message(events)):
-            self._events += events
+    def _take(self, event: ev.Event) -> None:
+        if type(event) is Received and isinstance(event.message, _ABOUT_JOBS) and self._take_about_jobs(event):
+            return
+        self._events.append(event)
 
     def _let_wait(self, event: ev.Event) -> bool:
         """Have a question of a monitor wait, if it is not its turn; False if somebody is to deal with it now."""
@@ -253,22 +254,21 @@ class Composition:
         if self._pairing is not None:
             self._pairing.reject_partner(reason, now)
 
-    def _take_job_message(self, events: tuple[ev.Event, ...]) -> bool:
+    def _take_about_jobs(self, event: Received) -> bool:
         """Hand a message about jobs to those who know them; False if it is not its sender's to send."""
-        for event in events:
-            if not isinstance(event, ev.Received) or self._acceptor.role_of(event.number) != Role.MONITOR:
-                return False
-            assert isinstance(event.message, (JobSubmit, JobQuestion))
-            if self._residents is not None and event.number in self._earlier:
-                self._events += self._acceptor.end(event.number, ANEW)
-            elif self._residents is not None:
-                self._residents.ask(event.number, event.message)
-            elif self._have_left:
-                continue
-            elif self._early is not None and len(self._early) < MOST_EARLY:
-                self._early.append((event.number, event.message))
+        number, message = event.number, event.message
+        if self._acceptor.role_of(number) != Role.MONITOR:
+            return False
+        assert isinstance(message, _ABOUT_JOBS)
+        if self._residents is not None and number in self._earlier:
+            self._events += self._acceptor.end(number, ANEW)
+        elif self._residents is not None:
+            self._residents.ask(number, message)
+        elif not self._have_left:
+            if self._early is not None and len(self._early) < MOST_EARLY:
+                self._early.append((number, message))
             else:
-                self._refuse_job(event.number, event.message)
+                self._refuse_job(number, message)
         return True
 
     def _refuse_job(self, monitor: int, message: JobSubmit | JobQuestion) -> None:
@@ -330,8 +330,9 @@ class Composition:
         pairing = self._pairing
         if self._parted:
             self._give_up_parted(now)
-        for question in self._turns.end_step():
-            self._take((question,))
+        if self._turns.has_any:
+            for question in self._turns.end_step():
+                self._take(question)
         if pairing is not None and (self._residents is not None or not pairing.rests(now)):
             yield from self._attend(pairing, now)
         if self._acceptor.turned_away:  # said while their connections are still there

@@ -39,9 +39,6 @@ class Turns:
 
     def end_step(self) -> list[Received]:
         """The next question of each monitor that had none answered in this step."""
-        if not self._waiting:  # as in all steps in which somebody waits for one lone task
-            self._served.clear()
-            return []
         taken = []
         for number in [number for number in self._waiting if number not in self._served and self._may_answer(number)]:
             waiting = self._waiting[number]
@@ -50,6 +47,11 @@ class Turns:
                 del self._waiting[number]
         self._served.clear()
         return taken
+
+    @property
+    def has_any(self) -> bool:
+        """Some question was asked in this step, or waits."""
+        return bool(self._served or self._waiting)
 
     @property
     def has_more(self) -> bool:

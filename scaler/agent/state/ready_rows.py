@@ -14,23 +14,35 @@ from scaler.common.spans import SpanQueue
 
 
 class RowQueue:
-    """One SpanQueue for each priority; all methods are those of SpanQueue, highest priority first."""
+    """One SpanQueue for each priority; all methods are those of SpanQueue, highest priority first.
 
-    __slots__ = ("_order", "_queues", "rows")
+    While there is one span only it is in none of them: so tasks come that are waited for one by one.
+    """
+
+    __slots__ = ("_lone", "_order", "_queues", "rows")
 
     def __init__(self) -> None:
+        #: the rows here, if they are not in `_queues`
+        self._lone: tuple[RowRange, int, int] | None = None
         self._queues: dict[int, SpanQueue[RowRange]] = {}
         #: the keys of `_queues`: -priority, ascending; only queues with rows
         self._order: list[int] = []
         self.rows = 0
 
     def _of(self, origin: RowRange) -> SpanQueue[RowRange]:
+        self._file()
         key = -origin.task.priority
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = SpanQueue()
             insort(self._order, key)
         return queue
+
+    def _file(self) -> None:
+        """Have all rows in `_queues`."""
+        if self._lone is not None:
+            lone, self._lone = self._lone, None
+            self._of(lone[0]).append(*lone)
 
     def _settle(self, key: int) -> None:
         if not self._queues[key].rows:
@@ -40,20 +52,24 @@ class RowQueue:
     @property
     def head(self) -> RowRange:
         """The range whose rows are taken next. Raises IndexError when empty."""
-        return self._queues[self._order[0]].head
+        return self._queues[self._order[0]].head if self._lone is None else self._lone[0]
 
     def heads(self, most: int) -> list[RowRange]:
         """Of the highest priority the next range of each root, in the order of their turns, at most so many."""
+        if self._lone is not None:
+            return [self._lone[0]]
         return self._queues[self._order[0]].heads(most) if self.rows else []
 
     def charge(self, origin: RowRange, us: float) -> None:
         """A worker has run for so long what a row of this range waits for, and others waited meanwhile."""
+        self._file()
         queue = self._queues.get(-origin.task.priority)
         if queue is not None:
             queue.charge(origin.share, us)
 
     def has_turn_before(self, origin: RowRange) -> bool:
         """Say whether the next row here goes before those of a range that are queued elsewhere."""
+        self._file()
         head = self.head
         if head.share == origin.share or head.task.priority != origin.task.priority:
             return head.goes_before(origin)
@@ -68,16 +84,27 @@ class RowQueue:
 
     def append(self, origin: RowRange, lo: int, hi: int) -> None:
         """Queue rows that came."""
-        self._of(origin).append(origin, lo, hi)
+        if self.rows:
+            self._of(origin).append(origin, lo, hi)
+        else:
+            self._lone = origin, lo, hi
         self.rows += hi - lo
 
     def prepend(self, origin: RowRange, lo: int, hi: int) -> None:
         """Queue rows that a worker gave back."""
-        self._of(origin).prepend(origin, lo, hi)
+        if self.rows:
+            self._of(origin).prepend(origin, lo, hi)
+        else:
+            self._lone = origin, lo, hi
         self.rows += hi - lo
 
     def take(self, rows: int, us: float | None = None) -> tuple[RowRange, int, int]:
         """Take at most `rows` rows of one range."""
+        lone = self._lone
+        if lone is not None and self.rows <= rows:
+            self._lone, self.rows = None, 0
+            return lone
+        self._file()
         key = self._order[0]
         origin, lo, hi = self._queues[key].take(rows, us)
         self.rows -= hi - lo
@@ -86,6 +113,7 @@ class RowQueue:
 
     def take_last(self, rows: int) -> tuple[RowRange, int, int]:
         """Take at most `rows` rows of one range from the far end, lowest priority first."""
+        self._file()
         key = self._order[-1]
         origin, lo, hi = self._queues[key].take_last(rows)
         self.rows -= hi - lo
@@ -94,6 +122,7 @@ class RowQueue:
 
     def remove_rows(self, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out rows of a batch; the spans that were here."""
+        self._file()
         found: list[tuple[int, int]] = []
         for key in list(self._order):
             found += self._queues[key].remove(client, batch, lo, hi)
@@ -103,6 +132,7 @@ class RowQueue:
 
     def drop_client(self, client: int) -> None:
         """Forget all rows of a client."""
+        self._file()
         for key in list(self._order):
             before = self._queues[key].rows
             self._queues[key].drop_client(client)
@@ -115,6 +145,8 @@ class RowQueue:
             queue.let_go()
 
     def __iter__(self) -> Iterator[tuple[RowRange, int, int]]:
+        if self._lone is not None:
+            yield self._lone
         for key in self._order:
             yield from self._queues[key]
 

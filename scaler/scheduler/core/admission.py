@@ -110,7 +110,7 @@ def check_ids(client: ClientRecord, task: Task) -> None:
     if _has_id_of(client.values.objects, rows):
         raise ProtocolError("a Task with rows that have the ids of objects")
     kept = client.values.batch_of_row
-    are_taken = _overlaps(client, rows) or (task.flags & KEEP and _has_id_of(kept, rows))
+    are_taken = (client.batches and _overlaps(client, rows)) or (task.flags & KEEP and _has_id_of(kept, rows))
     if are_taken or not kept.keys().isdisjoint(task.objects):
         raise ProtocolError("a Task with ids that rows have")
 
