@@ -57,6 +57,12 @@ def maker_of(client: ClientRecord, value: int, needed_by: Batch | None) -> tuple
     return None
 
 
+def may_lack(client: ClientRecord, batch: Batch) -> bool:
+    """Some of what its rows need may be lost."""
+    lost, task = client.values.lost, batch.task
+    return batch.needs is not None or task.function in lost or task.arguments in lost
+
+
 def lost_needs(client: ClientRecord, batch: Batch, row: int) -> list[int]:
     """The lost objects that a row needs."""
     lost, task = client.values.lost, batch.task

@@ -30,7 +30,11 @@ def route(state: ClusterState, move: Route) -> list[Move]:
 def is_special(state: ClusterState, batch: Batch, cause: int) -> bool:
     """Some of the rows that go for this cause may need another place than the queue."""
     client = state.clients[batch.client]
-    if batch.has_come_back or client.values.lost or (batch.attempts is not None and batch.attempts.returns):
+    if batch.has_come_back and batch.missing is not None:
+        return True
+    if client.values.lost and lineage.may_lack(client, batch):
+        return True
+    if batch.attempts is not None and batch.attempts.returns:
         return True
     if cause != Cause.READY or client.is_held:
         return False
