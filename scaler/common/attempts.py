@@ -2,8 +2,9 @@
 
 import math
 
-#: seconds between the first attempts
-FIRST_PAUSE = 0.02
+#: seconds between the first attempts, and how much longer each pause is than the one before: what begins to listen is
+#: found after a fifth of the time that it has taken by then, where a doubled pause may take all of that again
+FIRST_PAUSE, GROWTH = 0.02, 1.25
 #: seconds between later ones of all who connect, at most; clients and agents of a pair: `transport/candidates.py`
 LONGEST_PAUSE = 0.5
 #: bytes a second of a message that have to come for it to count as under way. Heartbeats alone are fewer: they go on in
@@ -38,7 +39,7 @@ class Attempts:
     def next_pause(self, now: float) -> float:
         """One has failed now, and they are not over: seconds until the next. The last one is at the deadline."""
         pause = self._pause
-        self._pause = min(2 * pause, self._longest)
+        self._pause = min(GROWTH * pause, self._longest)
         return max(0.0, min(pause, self.deadline - now))
 
     def are_over(self, now: float) -> bool:

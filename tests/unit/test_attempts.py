@@ -2,14 +2,14 @@
 
 import itertools
 
-from scaler.common.attempts import FIRST_PAUSE, LONGEST_PAUSE, Attempts
+from scaler.common.attempts import FIRST_PAUSE, GROWTH, LONGEST_PAUSE, Attempts
 
 
 def test_pauses_grow_to_the_longest() -> None:
     attempts = Attempts(0.0)
-    pauses = [attempts.next_pause(0.0) for _ in range(10)]
+    pauses = [attempts.next_pause(0.0) for _ in range(20)]
     assert pauses[0] == FIRST_PAUSE
-    assert all(after == min(2 * before, LONGEST_PAUSE) for before, after in itertools.pairwise(pauses))
+    assert all(after == min(GROWTH * before, LONGEST_PAUSE) for before, after in itertools.pairwise(pauses))
     assert pauses[-1] == LONGEST_PAUSE
     assert not attempts.are_over(1e9)
 

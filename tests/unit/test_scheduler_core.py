@@ -191,6 +191,23 @@ def test_a_root_has_its_turn_at_an_agent_whose_window_another_one_fills() -> Non
     assert fake.placed(agent) == [(10, 2, 11)]  # now that they are known to be short
 
 
+def test_the_more_roots_have_their_turns_at_an_agent_the_less_of_each_is_there() -> None:
+    fake = FakeScheduler(1)
+    (agent,), clients = fake.agents, [fake.client() for _ in range(30)]
+    for client in clients:
+        learnt(fake, agent, client, us=100)
+    fake.say(clients[0], task(10, 10_000))
+    filled = fake.holds(agent)
+    assert filled == 1_000
+    fake.placed(agent)
+    for client in clients[1:6]:
+        fake.say(client, task(10, 10_000))
+        assert fake.placed(agent) == [(10, 0, 200)]
+    for others, client in enumerate(clients[6:], 6):
+        fake.say(client, task(10, 10_000))
+        assert fake.placed(agent) == [(10, 0, filled // others)]
+
+
 def test_what_a_root_s_tasks_submit_has_one_share_with_it_and_goes_before_its_other_rows() -> None:
     fake = FakeScheduler()
     root, one, two, other = [fake.client() for _ in range(4)]

@@ -34,7 +34,8 @@ from scaler.scheduler.state.ready_queues import QueueKey
 
 #: work that an agent should have in hand, microseconds a worker
 PREFETCH_US = 100_000
-#: and of each root that has work, whoever has filled its window: what it needs to have its turns there
+#: and of each root that has work, whoever has filled its window: what it needs to have its turns there. Many roots have
+#: a part of `PREFETCH_US` each: the more there are, the longer what each has there lasts
 TURN_US = 20_000
 #: roots of which an agent has rows, and it still gets some of others beyond its window
 MOST_SHARES = 64
@@ -505,8 +506,10 @@ def _next_lacking(state: ClusterState, head: Batch, group: AgentGroup) -> tuple[
         for agent in list(islice(busy, LOOKS)):
             load = agent.load
             room = 2 * load.workers - load.as_urgent(urgency) if is_urgent else 0
-            if is_shared and len(load.by_share) < MOST_SHARES:
-                room = max(room, window(load.workers, each, TURN_US) - load.by_share.get(share, 0))
+            shares = len(load.by_share)
+            if is_shared and shares < MOST_SHARES:
+                turn = min(TURN_US, PREFETCH_US / (1 + shares))
+                room = max(room, window(load.workers, each, turn) - load.by_share.get(share, 0))
             if room >= slots:
                 return agent, room // slots
             busy.move_to_end(agent)
