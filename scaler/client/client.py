@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from scaler.client.core.options import DEEPEST, Options
 from scaler.client.future import Future
 from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
+from scaler.client.scope import Scope
 from scaler.client.submitting.map_sending import items_of
 from scaler.client.surroundings import Cluster, is_around, patience_with, target_of
 from scaler.common import advance, dashboards
@@ -40,10 +40,12 @@ if TYPE_CHECKING:
 class Client:
     """A session with the scheduler at `address`, or that of a `SchedulerClusterCombo`. Blocks until it has answered.
 
-    Without an address: that of the cluster around the running task, else that in `SCALER_ADDRESS`. With `timeout`,
+    Without an address: that of the cluster around the running task, else that in `SCALER_ADDRESS`. `Client()` in a task
+    shares its worker's session: to disconnect it takes back what it has submitted, and nothing else. With `timeout`,
     seconds, a scheduler that is not there yet is waited for; without it nobody at the address is an error at once, and
     one that does not answer after 5 s.
-    All methods may be called from any thread. A context manager: leaving it disconnects.
+    All methods may be called from any thread. A context manager: leaving it disconnects. One that nobody has any more,
+    nor a future or reference of it, disconnects by itself once nothing is under way.
 
     `serializer`: a `Serializer` class used for functions, arguments and results one by one. Without an address and a
     serializer: that of the running task's client.
@@ -64,6 +66,8 @@ class Client:
     _parts: ClientParts
     #: of the tasks that are submitted through this one
     _options: Options
+    #: what it has submitted, if it shares the session with others that are none of its views
+    _scope: Scope | None
 
     @takes_in_order(IN_ORDER, lambda given: len(given) > 2)
     def __init__(
@@ -83,23 +87,31 @@ class Client:
         refuse_patched()
         check_serializer(serializer)
         reconnect = reconnect_of(originals, reconnect)
-        target, security = target_of(address, security)
         task = context.current()
         if task is not None and address is None and serializer is None:
             serializer = task.serializer
+        flags = (STREAM if stream_output else 0) | (PROFILE if profiling else 0)
+        options = Options.make(flags=flags, **_inherited(task))
+        around = (context.surroundings() or {}).get("address") if address is None else None
+        if around and not originals and all(given is None for given in (name, timeout, reconnect, security)):
+            parts = shared_client(Address.parse(around).url, serializer)._parts
+            self._share(parts, options, Scope(parts.owner))
+            return
+        target, security = target_of(address, security)
         if timeout is None and is_around(target):
             # the scheduler was there a moment ago: if it is gone it may be about to come back
             timeout = patience_with(target, reconnect)
-        flags = (STREAM if stream_output else 0) | (PROFILE if profiling else 0)
-        options = Options.make(flags=flags, **_inherited(task))
         name = name or f"{os.uname().nodename}-{os.getpid()}"
-        self._share(connect(target, security, name, timeout, reconnect, serializer), options)
+        self._share(connect(target, security, name, timeout, reconnect, serializer), options, None)
 
-    def _share(self, parts: ClientParts, options: Options) -> None:
-        self._parts = parts
-        self._options = options
+    def _share(self, parts: ClientParts, options: Options, scope: Scope | None) -> None:
+        self._parts, self._options, self._scope = parts, options, scope
         self._template_of = parts.templates.of
-        self._submit = parts.submission.submit
+        self._submit = parts.submission.submit if scope is None else scope.noting(parts.submission.submit)
+
+    def _check(self) -> None:
+        if self._scope is not None:
+            self._scope.check()
 
     # ---- tasks -----------------------------------------------------------------------------------------------------
     def submit(
@@ -165,6 +177,7 @@ class Client:
         when a worker has nothing to do. Ctrl-C takes back all of them, those that run too. `capabilities`: as in
         `with_options`.
         """
+        self._check()
         items = items_of(iterables_of(originals, iterables) if originals else iterables)
         options = self._options.changed(capabilities=capabilities)
         return self._parts.maps.send(fn, options, items).results(timeout, items)
@@ -178,6 +191,7 @@ class Client:
         capabilities: Iterable[str] | None = None,
     ) -> list[Any]:
         """`map` whose items are sequences of arguments, whatever their type."""
+        self._check()
         items = [tuple(item) for item in iterable]
         options = self._options.changed(capabilities=capabilities)
         return self._parts.maps.send(fn, options, items, False).results(timeout, items)
@@ -229,7 +243,11 @@ class Client:
         `order` gives each key a priority, smallest first; without it few values are kept at a time. `options`: for some
         keys what `with_options` takes, on top of this client's; they hold for the tasks of these keys alone.
         """
-        return self._parts.graphs.submit(nodes, keys, order, options or {}, self._options)
+        self._check()
+        futures = self._parts.graphs.submit(nodes, keys, order, options or {}, self._options)
+        if self._scope is not None:
+            self._scope.note(futures)
+        return futures
 
     # ---- objects ---------------------------------------------------------------------------------------------------
     def send_object(self, obj: Any, name: Any = None) -> ObjectRef:
@@ -246,6 +264,7 @@ class Client:
                 stacklevel=2,
             )
             obj, name = name, obj
+        self._check()
         return self._parts.objects.send(obj, name)
 
     # ---- durable jobs ----------------------------------------------------------------------------------------------
@@ -289,6 +308,7 @@ class Client:
     def _jobs(self) -> Jobs:
         from scaler.client.jobs.jobs import jobs_of  # here, as few want it and all would load it
 
+        self._check()
         return jobs_of(self._parts)
 
     # ---- control ---------------------------------------------------------------------------------------------------
@@ -315,6 +335,7 @@ class Client:
         return _View(
             self._parts,
             self._options.changed(priority, retries, timeout, capabilities, pass_warnings, threads, fresh_worker),
+            self._scope,
         )
 
     def cancel(self, futures: Iterable[Future] | Future, force: bool = False) -> int:
@@ -327,17 +348,27 @@ class Client:
         return self._parts.owner.cancel([futures] if isinstance(futures, Future) else futures, force)
 
     def clear(self) -> None:
-        """Cancel everything that is under way and forget all objects and functions at the cluster."""
-        self._parts.lifetime.clear(self._parts.templates.forget, self._parts.uploads.clear)
+        """Cancel everything that is under way and forget all objects and functions at the cluster.
+
+        One that a task was given, or made by `Client()`, cancels what it has submitted itself.
+        """
+        self._check()
+        if self._scope is not None:
+            self._scope.cancel_all()
+        else:
+            self._parts.lifetime.clear(self._parts.templates.forget, self._parts.uploads.clear)
 
     def disconnect(self, fetch_results: bool = True) -> None:
         """Leave the cluster; what is under way is cancelled. Blocks shortly. A second call does nothing.
 
         Results that have come can be asked for afterwards. Large ones that nobody has looked at yet are fetched for
         that, which takes as long as their bytes take, half a minute at most; with `fetch_results=False` they are
-        given up, and raise `ConnectionFailed`.
+        given up, and raise `ConnectionFailed`. In a task, whose worker's session goes on, neither is needed.
         """
-        self._parts.lifetime.disconnect(fetch_results)
+        if self._scope is not None:
+            self._scope.leave()
+        else:
+            self._parts.lifetime.disconnect(fetch_results)
 
     close = disconnect
 
@@ -374,16 +405,18 @@ class Client:
     @property
     def closed(self) -> bool:
         """It was disconnected."""
-        return self._parts.liveness.is_closed
+        return self._parts.liveness.is_closed or (self._scope is not None and self._scope.is_closed)
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, KeyboardInterrupt):
-            self._parts.lifetime.leave_at_once()
-        else:
+        if not isinstance(error, KeyboardInterrupt):
             self.disconnect()
+        elif self._scope is not None:
+            self._scope.leave_at_once()
+        else:
+            self._parts.lifetime.leave_at_once()
 
     @property
     def dashboard_link(self) -> str | None:
@@ -400,14 +433,14 @@ class Client:
 
     def __reduce__(self) -> Any:
         parts = self._parts
-        return _in_task, (self.address, parts.serializer, dataclasses.astuple(self._options), parts.reconnect)
+        return _in_task, (self.address, parts.serializer, self._options.values, parts.reconnect)
 
 
 class _View(Client):
     """A client whose tasks have other options; everything else is shared."""
 
-    def __init__(self, parts: ClientParts, options: Options) -> None:
-        self._share(parts, options)
+    def __init__(self, parts: ClientParts, options: Options, scope: Scope | None = None) -> None:
+        self._share(parts, options, scope)
 
 
 def parts_of(client: Client) -> tuple[ClientParts, Options]:
@@ -448,13 +481,12 @@ def _inherited(task: context.TaskContext | None) -> dict[str, int]:
 def _in_task(
     address: str, serializer: AnySerializer | None, options: tuple[Any, ...], reconnect: float | None = None
 ) -> Client:
-    """What a pickled client becomes: the shared one with its options, and those that a task's tasks have."""
+    """What a pickled client becomes: one that shares a session, with its options and those of a task within a task."""
     client, own, task = shared_client(address, serializer, reconnect), Options(*options), context.current()
     inherited = _inherited(task)
     if task is not None:
         inherited["priority"] = max(own.priority, task.priority)
-    wanted = Options.make(**dataclasses.asdict(own) | inherited)
-    return client if client._options is wanted else _View(client._parts, wanted)
+    return _View(client._parts, own.replace(**inherited), Scope(client._parts.owner))
 
 
 __all__ = ["Client", "parts_of", "shared_client"]

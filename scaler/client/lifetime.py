@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -68,6 +69,26 @@ class Lifetime:
         A callback that is being called may end first, if it does so within a few seconds.
         """
         self._disconnect(ANSWER_TIMEOUT, is_fetching)
+
+    def end_with(self, owner: object) -> None:
+        """Leave when nobody has this any more: neither the client nor any future or reference of it.
+
+        What is under way has futures, also if the program has let go of them: it goes on, and the client until then.
+        """
+        weakref.finalize(owner, self._forget).atexit = False
+
+    def _forget(self) -> None:
+        """Called by the garbage collector, on any thread at any point: what may wait is for another one to do."""
+        if not (self._liveness.is_closed or self._liveness.is_forked):
+            self._io_thread.call_soon(self._leave_in_background)
+
+    def _leave_in_background(self) -> None:
+        with contextlib.suppress(RuntimeError):  # there can be no more threads, or the interpreter ends
+            threading.Thread(target=self._leave_quietly, name="scaler-client-leaves", daemon=True).start()
+
+    def _leave_quietly(self) -> None:
+        with contextlib.suppress(Exception):
+            self.disconnect(is_fetching=False)
 
     def leave_at_once(self) -> None:
         """`disconnect` without the results in stores, and without much patience: somebody has pressed Ctrl-C."""

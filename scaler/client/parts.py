@@ -142,6 +142,8 @@ def connect(
     templates = Templates(driver, liveness, arguments, serializer, root)
     submission = Submission(driver, liveness, owner, arguments, serializer)
     new_job = partial(MapJob, driver=driver, codec=codec, stored_results=stored_results, nested_waits=nested_waits)
+    lifetime = Lifetime(driver, liveness, values.io_thread, reactor, resolver, values.reply, stored_results)
+    lifetime.end_with(owner)
     return ClientParts(
         address=address,
         security=security,
@@ -158,7 +160,7 @@ def connect(
         objects=ObjectSender(driver, liveness, owner, codec, arguments),
         uploads=values.uploads,
         task_warnings=task_warnings,
-        lifetime=Lifetime(driver, liveness, values.io_thread, reactor, resolver, values.reply, stored_results),
+        lifetime=lifetime,
     )
 
 

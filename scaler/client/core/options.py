@@ -47,11 +47,16 @@ class Options:
     def make(cls, **fields: Any) -> Options:
         """The options with these fields, others as by default."""
         made = cls(**fields)
-        return _interned.setdefault(dataclasses.astuple(made), made)
+        return _interned.setdefault(made.values, made)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The fields in their order, of which `Options(*values)` makes another one: for pickles."""
+        return _values(self)  # `dataclasses.astuple` copies each of them
 
     def replace(self, **changes: Any) -> Options:
         """The same with other values of these fields."""
-        return self.make(**{**dataclasses.asdict(self), **changes})
+        return self.make(**dict(zip(_NAMES, self.values, strict=True)) | changes)
 
     def changed(
         self,
@@ -82,6 +87,10 @@ class Options:
         if flags != self.flags:
             changes["flags"] = flags
         return self.replace(**changes) if changes else self
+
+
+_NAMES = tuple(field.name for field in dataclasses.fields(Options))
+_values = operator.attrgetter(*_NAMES)
 
 
 @lru_cache(maxsize=256)

@@ -12,6 +12,7 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from scaler.client.callbacks import callback_in, callbacks_collected
@@ -70,6 +71,8 @@ class IOThread:
         #: whom it tells; None before it starts
         self._reactor: Reactor | None = None
         self._next_tidying = 0.0
+        #: to be called by it
+        self._soon: Callable[[], None] | None = None
         #: it is to end, or has ended: no other thread goes on
         self._is_closing = False
         #: threads that call callbacks of the user's, by identity, and since when, seconds: the I/O thread, and those
@@ -87,6 +90,11 @@ class IOThread:
         except ConnectionFailed:
             self._end(None)
             raise
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Have the I/O thread call this, which must not block. For the garbage collector: any thread, at any point."""
+        self._soon = function
+        self._driver.wake()
 
     def step_aside(self) -> None:
         """The calling thread may be going to block: if it is the I/O thread, another one is from now on.
@@ -187,6 +195,10 @@ class IOThread:
         effects = self._exchange()
         if effects and not self._carry_out(reactor, effects):
             return False
+        soon = self._soon
+        if soon is not None:
+            self._soon = None
+            soon()
         now = time.monotonic()
         if now >= self._next_tidying:
             self._next_tidying = now + IDLE
