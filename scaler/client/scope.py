@@ -19,8 +19,8 @@ class Scope:
 
     def __init__(self, owner: ClientOwner) -> None:
         self._owner = owner
-        #: those that are under way are held by the session
-        self._futures: weakref.WeakSet[Future] = weakref.WeakSet()
+        #: by their `id()`; those that are under way are held by the session
+        self._futures: weakref.WeakValueDictionary[int, Future] = weakref.WeakValueDictionary()
         #: it has left
         self.is_closed = False
 
@@ -31,19 +31,19 @@ class Scope:
 
     def noting(self, submit: Callable[..., Future]) -> Callable[..., Future]:
         """A function that submits a call, with what it makes noted here."""
-        note = self._futures.add
+        futures = self._futures
 
         def noted(*call: Any) -> Future:
             self.check()
             future = submit(*call)
-            note(future)
+            futures[id(future)] = future
             return future
 
         return noted
 
     def note(self, futures: Iterable[Future]) -> None:
         """These were made by it."""
-        self._futures.update(futures)
+        self._futures.update({id(future): future for future in futures})
 
     def leave(self) -> None:
         """Take back what is under way; blocks until the scheduler has answered, for seconds."""
@@ -63,4 +63,5 @@ class Scope:
                 self._owner.cancel(futures, force=True)
 
     def _under_way(self) -> list[Future]:
-        return [future for future in self._futures if not future.done()]
+        found = [known() for known in self._futures.valuerefs()]  # which other threads may add to meanwhile
+        return [future for future in found if future is not None and not future.done()]
