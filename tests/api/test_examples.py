@@ -22,7 +22,7 @@ OUTPUT = {
     "graphtask_nested_client.py": r"\[1, 55, 5050\]\n",
     "map_client.py": r"10,000 results, the same as the inputs: True\n",
     "nested_client.py": r"21\n",
-    "send_object_client.py": r"100 tasks used one table; the last found 980100000000\n",
+    "send_object_client.py": r"20 tasks used one table; the last found 902500000000\n",
     "simple_client.py": r"661\.46\n",
     "stdlib_analysis.py": r"(?s)analysing .* files in .*"
     r" dask's threads: \.* [\d.]+ s\n +scaler_get: \.* [\d.]+ s\n"

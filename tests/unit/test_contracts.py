@@ -89,20 +89,29 @@ def test_an_adapter_must_not_know_what_is_private_to_the_engine(
     assert f"scaler_dask.planted -> {private}" in broken(copy, "public")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import pickle",
-        "from marshal import loads",
-        "def f():\n    import cloudpickle",
-        "from scaler.serialize.record import decode_error",
-        "from scaler.worker_protocol import encoding",  # which reads what workers marshal
-    ],
-)
-@pytest.mark.parametrize("module", ["scheduler/planted.py", "scheduler/state/planted.py", "protocol/planted.py"])
-def test_a_scheduler_that_could_unpickle_is_found_out(copy: Path, plant: Plant, module: str, text: str) -> None:
-    plant(f"scaler/{module}", text)
-    assert f"scaler.{module[:-3].replace('/', '.')} ->" in broken(copy, "no_unpickler")
+UNPICKLERS = {
+    "pickles": "import pickle",
+    "marshals": "from marshal import loads",
+    "inside": "def f():\n    import cloudpickle",
+    "record": "from scaler.serialize.record import decode_error",
+}
+
+
+def test_a_scheduler_that_could_unpickle_is_found_out(copy: Path, plant: Plant) -> None:
+    packages = ("scheduler", "scheduler/state", "protocol")
+    for package in packages:
+        for name, text in UNPICKLERS.items():
+            plant(f"scaler/{package}/{name}.py", text)
+    complaints = broken(copy, "no_unpickler")
+    for package in packages:
+        for name in UNPICKLERS:
+            assert f"scaler.{package.replace('/', '.')}.{name} ->" in complaints
+
+
+@pytest.mark.parametrize("package", ["scheduler", "scheduler/state", "protocol"])
+def test_so_is_one_that_could_read_what_workers_marshal(copy: Path, plant: Plant, package: str) -> None:
+    plant(f"scaler/{package}/planted.py", "from scaler.worker_protocol import encoding")
+    assert f"scaler.{package.replace('/', '.')}.planted ->" in broken(copy, "no_unpickler")
 
 
 def test_a_scheduler_can_not_unpickle_as_it_is(copy: Path) -> None:
