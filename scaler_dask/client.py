@@ -105,10 +105,15 @@ class Client:
         if self._status != "newly-created":
             return
         self._connection.open()
-        self._status = "running"
-        self._registry.open()
-        if self._set_as_default:
-            default_scheduler.enter(self)
+        try:
+            self._status = "running"
+            self._registry.open()
+            if self._set_as_default:
+                default_scheduler.enter(self)
+        except BaseException:  # of a signal's handler: nobody has this client
+            default_scheduler.leave(self)
+            self._close()
+            raise
 
     @property
     def engine(self) -> Engine:
@@ -505,13 +510,16 @@ class Client:
     def _close(self, seconds: float | None = None) -> None:
         if self._status == "closed" or self._connection.is_shared:
             return
-        self._status = "closed"
-        default_scheduler.leave(self)
-        self._registry.close()
-        if self._connection.is_open and self._own_cluster is None and not self.engine.closed:
-            left = [state.task for state in self._awaited_at_close.copy() if state.task is not None]
-            concurrent.futures.wait(left, None if seconds == math.inf else seconds)
-        self._connection.close()
+        try:
+            default_scheduler.leave(self)  # first: dask would go on asking one that is closed
+            self._status = "closed"
+            self._registry.close()
+            if self._connection.is_open and self._own_cluster is None and not self.engine.closed:
+                left = [state.task for state in self._awaited_at_close.copy() if state.task is not None]
+                concurrent.futures.wait(left, None if seconds == math.inf else seconds)
+        finally:
+            default_scheduler.leave(self)  # if a signal's handler came in the way of that
+            self._connection.close()
 
     def shutdown(self) -> Any:
         """End the whole cluster, and close. Raises ShutdownRefused by a scheduler in protected mode.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import dask.config
 
+from scaler.extension import RenewedLock, Uninterrupted
 from scaler_dask.dask_versions import base
 
 #: "p2p" is made of distributed's own workers, "disk" of one process
@@ -16,7 +16,7 @@ _METHODS = {"dataframe.shuffle.method": "tasks", "array.rechunk.method": "tasks"
 #: what programs call a client's scheduler, in `scheduler=`
 _NAMES = ("distributed", "dask.distributed")
 
-_lock = threading.RLock()
+_lock = RenewedLock()
 #: those that live and were made to be the default, the latest last
 _clients: list[Any] = []
 #: puts back what there was before the first client; None without clients
@@ -28,7 +28,7 @@ _named_before: dict[str, Any] = {}
 def enter(client: Any) -> None:
     """Make a client the default, and set the methods that suit it if it is the first. Any thread."""
     global _before
-    with _lock:
+    with Uninterrupted(), _lock.lock:
         if not _clients:
             _before = dask.config.set({"scheduler": client, **_METHODS})
             _named_before.update({name: base.named_schedulers.get(name) for name in _NAMES})
@@ -41,7 +41,7 @@ def enter(client: Any) -> None:
 def leave(client: Any) -> None:
     """Make the one before it the default, or restore what there was before the first. Any thread."""
     global _before
-    with _lock:
+    with Uninterrupted(), _lock.lock:
         if client not in _clients:
             return
         _clients.remove(client)
@@ -73,5 +73,5 @@ def _named(client: Any) -> Callable[..., Any]:
 
 def current() -> Any:
     """The default client, or None."""
-    with _lock:
+    with _lock.lock:
         return _clients[-1] if _clients else None

@@ -20,6 +20,8 @@ import struct
 import threading
 from typing import Any
 
+from scaler.extension import RenewedLock
+
 #: the number of a lock, and for how many seconds it is waited for; negative: for as long as it takes
 _REQUEST = struct.Struct("!Qd")
 _DIGEST = 32
@@ -191,11 +193,11 @@ class _Door:
 
 
 _doors: dict[str, _Door] = {}
-_making = threading.Lock()
+_making = RenewedLock()
 
 
 def _door_at(host: str) -> _Door:
-    with _making:
+    with _making.lock:
         door = _doors.get(host)
         if door is None or door.process != os.getpid():
             door = _doors[host] = _Door(host)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
@@ -21,7 +20,7 @@ def when_imported(name: str, act: Callable[[Any], None]) -> None:
 
 
 class _WhenImported(MetaPathFinder):
-    """Sees to one module when it is imported, and to nothing else."""
+    """Sees to one module when it is imported, and to nothing else; until then, also if an import of it fails."""
 
     def __init__(self, name: str, act: Callable[[Any], None]) -> None:
         self._name = name
@@ -33,14 +32,17 @@ class _WhenImported(MetaPathFinder):
         """None, but for that module: as others find it."""
         if fullname != self._name:
             return None
-        sys.meta_path.remove(self)
-        spec, act = importlib.util.find_spec(fullname), self._act
+        finders = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in finders)), None)
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 run(module)
-                act(module)
+                # A loader may be that of other modules, too; and finders of this kind ask one another.
+                if module.__name__ == self._name and self in sys.meta_path:
+                    self._act(module)
+                    sys.meta_path.remove(self)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -30,6 +30,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn, TypeAlias
 
+from scaler.common.interrupts import interrupts_blocked
 from scaler.common.processors import available_cores
 
 _TASKS = "/proc/self/task"
@@ -214,10 +215,11 @@ def is_alone() -> bool:
     """Say whether this process can be forked: it has no threads but those that are prepared for it."""
     if not _other_threads():
         return True
-    pid = fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
+    with interrupts_blocked():
+        pid = fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
     return not _other_threads()
 
 

@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from scaler.agent.warm_process import can_warm, fork, is_alone
 from scaler.cluster.loaded_modules import is_installed
 from scaler.common import standard_descriptors
+from scaler.common.interrupts import interrupts_blocked
 from scaler.worker.native_threads import VARIABLES
 
 #: packages that have read at their import how many threads they may start, or whose state does not bear a fork
@@ -98,13 +99,10 @@ def fork_off(module: str) -> tuple[socket.socket, ForkedProcess]:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    with interrupts_blocked():
         pid = fork()
         if pid == 0:
             _be(module, ours, theirs)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
     return ours, ForkedProcess(pid)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -11,7 +10,7 @@ from math import inf
 
 from scaler.common import standard_descriptors, start_environment
 from scaler.common.interpreter import command
-from scaler.common.interrupts import Uninterrupted
+from scaler.common.interrupts import Uninterrupted, interrupts_blocked
 
 TYPE_CHECKING = False  # as in `scaler`
 
@@ -35,18 +34,19 @@ def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         f"import gc; gc.disable(); from {module} import main; gc.freeze(); gc.enable(); main({theirs.fileno()})"
     )
     environment = {**os.environ, **start_environment.environment()}
-    # Ctrl-C reaches it as well, and is for the program alone: until it can say so, the signal waits.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    process = None
     try:
-        with theirs:
-            return ours, subprocess.Popen(
+        with theirs, interrupts_blocked():
+            process = subprocess.Popen(
                 command(program), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
             )
+        return ours, process
     except BaseException:
         ours.close()
+        if process is not None:  # a handler has raised since
+            process.kill()
+            process.wait()
         raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def code_of_ended(pid: int) -> int | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` makes enums of what this returns, which takes 4 us a call
+import contextlib
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import compress
 from threading import get_ident, main_thread
 from types import FrameType
@@ -105,6 +106,19 @@ def _become_main() -> None:
 
 
 os.register_at_fork(after_in_child=_become_main)
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """A process that is begun in this context has Ctrl-C blocked. This is `Uninterrupted` as well: a handler that
+    raises would leave it blocked here.
+    """
+    with Uninterrupted():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def is_interrupt(error: BaseException | None) -> bool:

@@ -11,7 +11,8 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     take_result, as_ended,
     with_warnings_kept, issue_warnings                                  clients and futures, beyond what users do
     is_interrupt, has_ended_program, abandon                            what to do when the user presses Ctrl-C
-    wait_in_steps, Gate                                                 so that it is heard
+    wait_in_steps, Gate                                                 so that it is heard,
+    Uninterrupted, RenewedLock                                          and leaves nothing half done
     lifetime_of                                                         how a client ends, apart from its functions
     durable_calls                                                       calls that outlive their program
     Future, MapJob, TaskTemplate                                        what these return
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from scaler.common.callback_thread import CallbackThread
     from scaler.common.gate import Gate
     from scaler.common.item_note import note_item
+    from scaler.common.renewed_lock import RenewedLock
     from scaler.extension.clients import (
         FoundClient,
         find_client,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from scaler.extension.clusters import begin_local_cluster
     from scaler.extension.in_worker import forget_run, run_once, task_root, worker_slot_lent
     from scaler.extension.interrupts import (
+        Uninterrupted,
         abandon,
         has_ended_program,
         is_interrupt,
@@ -85,8 +88,10 @@ __all__ = [
     "InSpace",
     "MapJob",
     "PreparedFunctions",
+    "RenewedLock",
     "SpaceBegins",
     "TaskTemplate",
+    "Uninterrupted",
     "abandon",
     "as_ended",
     "begin_in_space",
@@ -133,9 +138,11 @@ _HOMES = {
     "InSpace": "scaler.serialize.module_globals",
     "MapJob": "scaler.client.waiting.map_job",
     "PreparedFunctions": "scaler.extension.prepared",
+    "RenewedLock": "scaler.common.renewed_lock",
     "SCALAR_TYPES": "scaler.extension.values",
     "SpaceBegins": "scaler.serialize.module_globals",
     "TaskTemplate": "scaler.client.core.task_template",
+    "Uninterrupted": "scaler.extension.interrupts",
     "abandon": "scaler.extension.interrupts",
     "as_ended": "scaler.client.future",
     "begin_in_space": "scaler.serialize.module_globals",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from scaler.client import Client, Future
 from scaler.client.client import parts_of
-from scaler.common.interrupts import has_ended_program, is_interrupt, wait_in_steps
+from scaler.common.interrupts import Uninterrupted, has_ended_program, is_interrupt, wait_in_steps
 
 
 def abandon(client: Client, futures: Iterable[Future]) -> None:
@@ -18,4 +18,4 @@ def abandon(client: Client, futures: Iterable[Future]) -> None:
     parts.owner.abandon(futures)
 
 
-__all__ = ["abandon", "has_ended_program", "is_interrupt", "wait_in_steps"]
+__all__ = ["Uninterrupted", "abandon", "has_ended_program", "is_interrupt", "wait_in_steps"]

@@ -23,6 +23,7 @@ import numpy
 import pytest
 from dask.callbacks import Callback
 from dask.delayed import delayed
+from support import signals_at
 from support.waiting import DEADLINE, patience, until
 
 import scaler
@@ -36,6 +37,7 @@ from scaler_dask import (
     absent,
     as_completed,
     default_client,
+    default_scheduler,
     fire_and_forget,
     futures_of,
     get_client,
@@ -647,6 +649,19 @@ def test_what_a_closed_client_has_persisted_is_said_to_have_been_its_own(cluster
         x = closed.persist(da.ones(10, chunks=5))
     with Client(cluster), pytest.raises(ClientClosed, match=r"'ones_like-.* was with a client that is closed"):
         x.sum().compute()
+
+
+def test_a_signal_at_any_point_of_making_and_closing_a_client_leaves_dask_none_that_is_closed(cluster, monkeypatch):
+    def look():
+        if left := default_scheduler.current():
+            assert delayed(abs)(-1).compute() == 1
+            left.close()
+        assert default_scheduler.current() is None
+        assert dask.config.get("scheduler", None) is None
+
+    monkeypatch.setattr(signals_at, "FILES", (str(Path(scaler_dask.__file__).parent),))
+    Client(cluster).close()
+    assert signals_at.signals_at_each_point(lambda: Client(cluster).close(), look, 7) > 30
 
 
 def test_clients_may_be_closed_in_any_order(cluster):

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from support import signals_at
 from support.signals_at import signals_at_each_point
 
-from scaler.common.interrupts import Heed, Uninterrupted, ends_event_loop, is_interrupt
+from scaler.common.interrupts import Heed, Uninterrupted, ends_event_loop, interrupts_blocked, is_interrupt
 
 
 @pytest.fixture(autouse=True)
@@ -232,3 +233,19 @@ def test_who_cleans_up_after_ctrl_c_may_block() -> None:
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(cleans_up())
     assert done == ["all"]
+
+
+def test_a_signal_at_any_point_does_not_leave_ctrl_c_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals_at, "FILES", (*signals_at.FILES, signal.__file__, contextlib.__file__))
+    came: list[bool] = []
+
+    def block() -> None:
+        with interrupts_blocked():
+            came.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+    def look() -> None:
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    assert signals_at_each_point(block, look) > 100
+    assert came
+    assert all(came)
