@@ -514,6 +514,12 @@ def test_closing_ends_the_thread_and_the_connection(start):
     session.driver.wake()  # nothing to wake: does nothing
 
 
+def test_a_pipe_that_nobody_has_any_more_is_closed() -> None:
+    descriptor = Wakeup().fileno()
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(descriptor)
+
+
 def test_a_wakeup_that_is_full_stays_readable():
     wakeup = Wakeup()
     for _ in range(70_000):

@@ -8,14 +8,19 @@ import threading
 
 
 class Wakeup:
-    """A pipe that never blocks. Any thread may wake; one thread watches it, and clears it when it was woken."""
+    """A pipe that never blocks. Any thread may wake; one thread watches it, and clears it when it was woken.
+
+    It is closed when nobody has this any more, as with a client that could not be made.
+    """
+
+    _reader = _writer = -1
 
     def __init__(self) -> None:
+        #: held while one of them is used: closed, its number is anybody's
+        self._lock = threading.RLock()
         self._reader, self._writer = os.pipe()
         for fd in (self._reader, self._writer):
             os.set_blocking(fd, False)
-        #: held while one of them is used: closed, its number is anybody's
-        self._lock = threading.RLock()
 
     def fileno(self) -> int:
         """The descriptor that is readable after `wake`."""
@@ -38,3 +43,7 @@ class Wakeup:
             for fd in ends:
                 if fd >= 0:
                     os.close(fd)
+
+    def __del__(self) -> None:
+        if self._reader >= 0:
+            self.close()
