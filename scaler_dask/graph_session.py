@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, NamedTuple
 
 from dask import _task_spec as spec
@@ -11,7 +11,7 @@ from dask import _task_spec as spec
 from scaler import Client as Engine
 from scaler.errors import ClientClosed
 from scaler.extension import Future as EngineFuture
-from scaler.extension import issue_warnings, memmaps_shared, with_warnings_kept
+from scaler.extension import issue_warnings, with_memmaps_shared, with_warnings_kept
 from scaler.graph import Call, Constant, Node
 from scaler_dask.future_arguments import node_of, node_of_value
 from scaler_dask.future_state import FutureState
@@ -74,8 +74,8 @@ class GraphSession:
         # without a client it may be another cluster: the values come here, as under dask's threads
         node = node_of if self._registry is not None else node_of_value
         known = {key: node(state) for key, state in states.items()}
-        with memmaps_shared(self._engine) if self._shares_memmaps else contextlib.nullcontext():
-            futures = self._engine.submit_nodes({**nodes, **known} if known else nodes, keys, None, options)
+        submit = partial(self._engine.submit_nodes, {**nodes, **known} if known else nodes, keys, None, options)
+        futures = with_memmaps_shared(self._engine, submit) if self._shares_memmaps else submit()
         values = [node.value for node in known.values() if isinstance(node, Constant)]
         borrowed = frozenset(value for value in values if isinstance(value, EngineFuture))
         return SubmittedGraph(futures, borrowed, states)

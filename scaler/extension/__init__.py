@@ -5,7 +5,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
 
     find_client, shared_client, surrounding_address, is_inside_task     where the client comes from,
     host_for_tasks                                                      and how tasks come here,
-    surrounding_serializer, serializer_of, memmaps_shared               and how its values become bytes
+    surrounding_serializer, serializer_of, with_memmaps_shared          and how its values become bytes
     begin_local_cluster                                                 the cluster that a script will need, if it does
     submit_call, capture_function, submit_map, failed_call, fail_future,
     take_result, as_ended,
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
         host_for_tasks,
         is_inside_task,
         lifetime_of,
-        memmaps_shared,
         serializer_of,
         shared_client,
         surrounding_address,
         surrounding_serializer,
+        with_memmaps_shared,
     )
     from scaler.extension.clusters import begin_local_cluster
     from scaler.extension.in_worker import forget_run, run_once, task_root, worker_slot_lent
@@ -110,7 +110,6 @@ __all__ = [
     "is_interrupt",
     "issue_warnings",
     "lifetime_of",
-    "memmaps_shared",
     "name_of",
     "note_item",
     "pickled",
@@ -125,6 +124,7 @@ __all__ = [
     "take_result",
     "task_root",
     "wait_in_steps",
+    "with_memmaps_shared",
     "with_warnings_kept",
     "worker_slot_lent",
 ]
@@ -161,7 +161,6 @@ _HOMES = {
     "is_interrupt": "scaler.extension.interrupts",
     "issue_warnings": "scaler.extension.submitting",
     "lifetime_of": "scaler.extension.clients",
-    "memmaps_shared": "scaler.extension.clients",
     "name_of": "scaler.extension.values",
     "note_item": "scaler.common.item_note",
     "pickled": "scaler.extension.values",
@@ -176,6 +175,7 @@ _HOMES = {
     "take_result": "scaler.client.future",
     "task_root": "scaler.extension.in_worker",
     "wait_in_steps": "scaler.extension.interrupts",
+    "with_memmaps_shared": "scaler.extension.clients",
     "with_warnings_kept": "scaler.extension.submitting",
     "worker_slot_lent": "scaler.extension.in_worker",
 }

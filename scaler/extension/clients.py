@@ -5,9 +5,8 @@ And what tasks of a client on this host may share with the program.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from scaler.client import Client, surroundings
 from scaler.client import client as clients
@@ -17,6 +16,8 @@ from scaler.serialize import mapped_files
 from scaler.serialize.call import AnySerializer
 from scaler.transport import Address
 from scaler.worker import context
+
+_Result = TypeVar("_Result")
 
 
 class FoundClient(NamedTuple):
@@ -103,17 +104,18 @@ def is_inside_task() -> bool:
     return context.current() is not None
 
 
-def memmaps_shared(client: Client, elsewhere: bool = False) -> contextlib.AbstractContextManager[None]:
-    """In this context tasks that the calling thread submits get `numpy.memmap`s, and views of them, as their files.
+def with_memmaps_shared(client: Client, submit: Callable[[], _Result], elsewhere: bool = False) -> _Result:
+    """Call `submit`: tasks that it submits in this thread get `numpy.memmap`s, and views of them, as their files.
 
     So nothing of them is sent, and tasks write into the file. Only if the workers are certainly on this host: the
     cluster was started by this program, or is the local one around the calling task. Otherwise they travel by value,
     with `elsewhere` read-only if they are open for writing: nothing that was to be in the file is lost unseen. A task
-    that would open another file than was meant fails. Does not block.
+    that would open another file than was meant fails. Context variables that `submit` sets are so for itself alone.
+    Blocks and raises as that does.
     """
     around = context.surroundings() or {}
     # those of local clusters alone have the program's key
     is_here = ("authkey" in around and around["address"] == client.address) or combo.is_started_here(client.address)
     if is_here:
-        return mapped_files.by_reference()
-    return mapped_files.read_only() if elsewhere else contextlib.nullcontext()
+        return mapped_files.by_reference(submit)
+    return mapped_files.read_only(submit) if elsewhere else submit()

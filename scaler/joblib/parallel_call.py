@@ -16,7 +16,7 @@ from typing import Any
 
 from scaler.client import Client, Future
 from scaler.errors import SerializationError
-from scaler.extension import SCALAR_TYPES, CallbackThread, memmaps_shared, name_of, pickled_if_small
+from scaler.extension import SCALAR_TYPES, CallbackThread, name_of, pickled_if_small, with_memmaps_shared
 from scaler.joblib.worker_batch import BatchRunner, BatchSettings, Calls, ValueAt
 
 #: texts and bytes longer than this are passed as arguments of their own
@@ -66,8 +66,9 @@ class ParallelCall:
     def _send(self, batch: Callable[[], Any], report: Report | None, outcome: concurrent.futures.Future[Any]) -> None:
         calls, values = taken_apart(batch)
         try:
-            with memmaps_shared(self._client, elsewhere=True):
-                future = self._client.submit(BatchRunner(self._settings, name_of(values[0])), calls, *values)
+            runner = BatchRunner(self._settings, name_of(values[0]))
+            submit = functools.partial(self._client.submit, runner, calls, *values)
+            future = with_memmaps_shared(self._client, submit, elsewhere=True)
         except Exception as error:
             said = _named(error, calls, values) if isinstance(error, SerializationError) else error
             self._reports.run(functools.partial(self._ended, said, report, outcome))

@@ -10,22 +10,23 @@ written to: what was written is nowhere else. Within `read_only` there is no way
 it can't be written.
 """
 
-import contextlib
 import ctypes
 import importlib
 import os
 import re
 import sys
 from array import array
-from collections.abc import Iterator
-from contextvars import ContextVar
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from contextvars import ContextVar, copy_context
+from typing import Any, NamedTuple, TypeVar
 
 from scaler.common.host import boot_id
 from scaler.errors import SerializationError
 
 #: a line of /proc/self/maps that is a file: from, to, rights, place in the file, its name
 _MAPPED = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ +(/.*)\n")
+
+_Result = TypeVar("_Result")
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -48,23 +49,21 @@ class MappedFile(NamedTuple):
     start: int
 
 
-def by_reference() -> contextlib.AbstractContextManager[None]:
-    """What the calling thread pickles in this context has the files of such arrays, not their values."""
-    return _passed(_BY_REFERENCE)
+def by_reference(function: Callable[[], _Result]) -> _Result:
+    """Call this; what the thread pickles meanwhile has the files of such arrays, not their values."""
+    return _called(function, _BY_REFERENCE)
 
 
-def read_only() -> contextlib.AbstractContextManager[None]:
-    """What the calling thread pickles in this context has their values, read-only if writing would change a file."""
-    return _passed(_READ_ONLY)
+def read_only(function: Callable[[], _Result]) -> _Result:
+    """Call this; what the thread pickles meanwhile has their values, read-only if writing would change a file."""
+    return _called(function, _READ_ONLY)
 
 
-@contextlib.contextmanager
-def _passed(way: int) -> Iterator[None]:
-    before = _chosen.set(way)
-    try:
-        yield
-    finally:
-        _chosen.reset(before)
+def _called(function: Callable[[], _Result], way: int) -> _Result:
+    """A block `with` might be left with the way still chosen, for good, by a signal's handler that raises."""
+    context = copy_context()
+    context.run(_chosen.set, way)
+    return context.run(function)
 
 
 def reduced(value: Any) -> Any:

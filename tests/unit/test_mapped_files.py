@@ -2,10 +2,12 @@
 
 import os
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.signals_at import signals_at_each_point
 
 from scaler.errors import SerializationError
 from scaler.serialize import mapped_files
@@ -29,8 +31,7 @@ def mapped(path: Path, mode: str = "r+", **options: Any) -> Any:
 
 def passed(value: Any) -> Any:
     """The value on the other side, and whether it is the file."""
-    with mapped_files.by_reference():
-        packed = pack(value)
+    packed = mapped_files.by_reference(lambda: pack(value))
     return unpack(packed.inband, [bytearray(buffer) for buffer in packed.buffers]), b"_opened" in packed.inband
 
 
@@ -110,8 +111,7 @@ def test_a_file_that_was_renamed_is_found(path: Path) -> None:
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: os.truncate(path, 100), None])
 def test_what_is_not_that_file_any_more_is_an_error(path: Path, change: Any) -> None:
     here = mapped(path)
-    with mapped_files.by_reference():
-        pickled = pack(here).inband
+    pickled = mapped_files.by_reference(lambda: pack(here).inband)
     if change is None:
         path.rename(path.with_name("other"))
         path.write_bytes(bytes(40_000))
@@ -122,8 +122,7 @@ def test_what_is_not_that_file_any_more_is_an_error(path: Path, change: Any) -> 
 
 
 def test_another_host_has_another_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with mapped_files.by_reference():
-        pickled = pack(mapped(path)).inband
+    pickled = mapped_files.by_reference(lambda: pack(mapped(path)).inband)
     monkeypatch.setattr(mapped_files, "boot_id", lambda: "another boot")
     with pytest.raises(SerializationError, match="is another one here"):
         pickle.loads(pickled)
@@ -153,14 +152,12 @@ def test_by_value_its_memory_is_not_copied_into_the_pickle(path: Path, mode: str
 
 @pytest.mark.parametrize("value", [lambda path: numpy.ones(2000), lambda path: mapped(path)[:0], lambda path: 1.0])
 def test_everything_else_is_left_alone(path: Path, value: Any) -> None:
-    with mapped_files.by_reference():
-        assert pack(value(path)) == pack(value(path))
+    assert mapped_files.by_reference(lambda: pack(value(path))) == pack(value(path))
 
 
 def test_elsewhere_what_would_be_written_into_the_file_cannot_be_written(path: Path) -> None:
     for here in (mapped(path), numpy.asarray(mapped(path))[::2]):
-        with mapped_files.read_only():
-            packed = pack(here)
+        packed = mapped_files.read_only(partial(pack, here))
         there = unpack(packed.inband, [bytearray(buffer) for buffer in packed.buffers])
         assert type(there) is type(here)
         assert (there == here).all()
@@ -170,7 +167,15 @@ def test_elsewhere_what_would_be_written_into_the_file_cannot_be_written(path: P
 
 @pytest.mark.parametrize("mode", ["r", "c"])
 def test_elsewhere_what_would_not_be_in_the_file_can_be_written(path: Path, mode: str) -> None:
-    with mapped_files.read_only():
-        packed = pack(mapped(path, mode))
+    packed = mapped_files.read_only(lambda: pack(mapped(path, mode)))
     there = unpack(packed.inband, [bytearray(buffer) for buffer in packed.buffers])
     there[0] = 1
+
+
+def test_a_signal_at_any_point_leaves_a_thread_that_passes_values(path: Path) -> None:
+    here = mapped(path)
+
+    def look() -> None:
+        assert b"_opened" not in pack(here).inband
+
+    assert signals_at_each_point(lambda: mapped_files.by_reference(lambda: None), look) > 10
