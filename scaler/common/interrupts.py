@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import compress
 from threading import get_ident, main_thread
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 SIGINT = int(signal.SIGINT)
 #: seconds between looks whether Ctrl-C was pressed while a thread waits
@@ -38,20 +38,24 @@ class Uninterrupted:
     """A block of code that no signal's handler leaves in the middle, as that of Ctrl-C does: those of signals that come
     meanwhile are called at the block's end, in order, whatever one of them raises. Not to be shared.
 
-    Nothing in it may block, or call what is the user's. In other threads than the main one, which alone hears of
-    signals, and inside another block it does nothing.
+    Nothing in it may call what is the user's, or block, but who sleeps until `wake` is called, as it is when a signal
+    has come, and leaves the block then. In other threads than the main one, which alone hears of signals, and inside
+    another block it does nothing.
     """
 
-    __slots__ = ("_came", "_handlers")
+    __slots__ = ("_handlers", "_wake", "came")
 
-    def __enter__(self) -> None:
+    def __init__(self, wake: Callable[[], object] | None = None) -> None:
+        self._wake = wake
+
+    def __enter__(self) -> Self:
         global _block
         self._handlers: dict[int, _Handler] | None = None
-        if get_ident() != _main or _block is not None:
-            return
-        handlers = self._handlers = {}
         #: signals in the order in which they came
-        self._came: list[int] = []
+        self.came: list[int] = []
+        if get_ident() != _main or _block is not None:
+            return self
+        handlers = self._handlers = {}
         try:
             for number in compress(_SIGNALS, map(callable, map(_getsignal, _SIGNALS))):
                 handlers[number] = _getsignal(number)
@@ -60,6 +64,7 @@ class Uninterrupted:
             self.put_back()
             raise
         _block = self  # last, and first let go of: a handler that is called until then may have a block of its own
+        return self
 
     def __exit__(self, *exc_info: object) -> None:
         global _block
@@ -69,8 +74,8 @@ class Uninterrupted:
         try:
             self.put_back()
         finally:
-            if self._came:
-                self._call(self._handlers, sys._getframe(1))
+            if self.came:
+                self._call(self._handlers, self.came.copy(), sys._getframe(1))
 
     def put_back(self) -> None:
         """The handlers are those of before, also if one that is called meanwhile raises."""
@@ -83,17 +88,19 @@ class Uninterrupted:
             self.put_back()
             raise
 
-    def _call(self, handlers: dict[int, _Handler], frame: FrameType) -> None:
-        number = self._came.pop(0)
+    def _call(self, handlers: dict[int, _Handler], came: list[int], frame: FrameType) -> None:
+        number = came.pop(0)
         try:
             handlers[number](number, frame)
         finally:
-            if self._came:
-                self._call(handlers, frame)
+            if came:
+                self._call(handlers, came, frame)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if number not in self._came:
-            self._came.append(number)
+        if number not in self.came:
+            self.came.append(number)
+        if self._wake is not None:
+            self._wake()
 
 
 def _become_main() -> None:

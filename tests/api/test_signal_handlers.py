@@ -80,6 +80,24 @@ def test_a_signal_at_any_point_of_what_a_client_does_leaves_it_whole(scripts, de
     assert text.endswith("works on\n")
 
 
+@each_of(1, 7)
+def test_a_handler_may_wait_for_a_task_at_any_point_of_a_wait_for_another(scripts, every):
+    text = scripts.run(
+        EACH_POINT
+        + f"""
+    def waits():
+        assert client.submit(abs, -3).result(20) == 3
+
+    with scaler.SchedulerClusterCombo(n_workers=2) as cluster, scaler.Client(cluster.address) as client:
+        points = signals_at_each_point(lambda: client.submit(abs, -1).result(), works_on, {every}, waits)
+        assert points > 200 // {every}
+    print("works on")
+    """,
+        within=90,
+    )
+    assert text.endswith("works on\n")
+
+
 @each_of(3, 13)
 @pytest.mark.parametrize("deed", DASK_DEEDS)
 def test_a_signal_at_any_point_of_a_wait_for_dasks_futures_leaves_the_client_whole(scripts, deed, every):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import sys
 import threading
 from collections import deque
@@ -435,6 +436,30 @@ def test_a_thread_that_waits_for_the_only_row_receives_it_itself(start):
     connection.say(StoreOffers())  # the I/O thread watches again
     until(lambda: ev.StoreAnswered in session.reactor.kinds)
     assert session.reactor.effects[-1][1] is not threading.current_thread()
+
+
+@pytest.mark.skipif(not IS_POSSIBLE, reason="needs epoll")
+def test_a_signals_handler_is_called_at_once_and_when_the_io_thread_watches_again(start):
+    connection = FakeConnection(welcome())
+    session = start(connection)
+    session.submit(10)
+    looks = []
+
+    def handler(number, frame):
+        looks.append(session.poller.is_borrowed)
+        connection.say(StoreOffers())
+        until(lambda: ev.StoreAnswered in session.reactor.kinds)
+        connection.say(ended(10))
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    timer = threading.Timer(0.05, signal.pthread_kill, [threading.get_ident(), signal.SIGUSR1])
+    try:
+        timer.start()
+        session.watcher.watch_while_waiting(lambda: ev.Resolve in session.reactor.kinds, 20)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert looks == [False]
 
 
 @pytest.mark.skipif(not IS_POSSIBLE, reason="needs epoll")

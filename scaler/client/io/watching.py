@@ -64,19 +64,26 @@ class Watcher:
         Returns when `is_done()`, after `timeout` seconds, or when the I/O thread should go on: the caller then waits
         as usual.
         """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        heed = Heed()
+        while IS_POSSIBLE and self._driver.is_lone and not is_done():
+            # Handlers of signals are called when the I/O thread watches again: they may wait for other tasks.
+            with Uninterrupted(self._poller.nudge.wake) as block:
+                self._borrow_and_watch(lambda: bool(block.came) or is_done(), deadline, heed)
+            if not block.came:
+                return
+            heed()
+
+    def _borrow_and_watch(self, is_over: Callable[[], bool], deadline: float | None, heed: Heed) -> None:
         connection = self._line.connection
-        if not IS_POSSIBLE or connection is None or not self._driver.is_lone:
-            return
-        began = time.monotonic()
-        deadline = None if timeout is None else began + timeout
         try:
-            fd = connection.fileno()
-            if not self._poller.borrow(fd):
+            fd = -1 if connection is None else connection.fileno()
+            if connection is None or not self._poller.borrow(fd):
                 return
         except _CLOSED:
             return
         try:
-            self._watch(connection, is_done, deadline)
+            self._watch(connection, is_over, deadline, heed)
         finally:
             try:
                 self._poller.give_back(fd)
@@ -97,8 +104,8 @@ class Watcher:
         self._poller.recover(fd)
         self._driver.wake()
 
-    def _watch(self, connection: Connection, is_done: Callable[[], bool], deadline: float | None) -> None:
-        nudge, heed = self._poller.nudge, Heed()
+    def _watch(self, connection: Connection, is_over: Callable[[], bool], deadline: float | None, heed: Heed) -> None:
+        nudge = self._poller.nudge
         poll = select.poll()
 
         def wait(seconds: float) -> list[tuple[int, int]]:
@@ -111,7 +118,7 @@ class Watcher:
             poll.register(nudge.fileno(), select.POLLIN)
         except _CLOSED:
             return
-        while not is_done() and self._line.connection is connection and not self._line.is_lost:
+        while not is_over() and self._line.connection is connection and not self._line.is_lost:
             left = IDLE if deadline is None else min(IDLE, deadline - time.monotonic())
             if left <= 0:
                 return
