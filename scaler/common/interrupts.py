@@ -30,6 +30,8 @@ _NAMES = (
 )  # fmt: skip
 #: those that programs have handlers for
 _SIGNALS = tuple(int(getattr(signal, f"SIG{name}")) for name in _NAMES if hasattr(signal, f"SIG{name}"))
+#: calls for which a block's end has to find room in the stack: without any, the handlers would never be put back
+_ROOM = 4
 #: the block that the main thread is in
 _block: Uninterrupted | None = None
 
@@ -55,6 +57,7 @@ class Uninterrupted:
         self.came: list[int] = []
         if get_ident() != _main or _block is not None:
             return self
+        _reach(_ROOM)
         handlers = self._handlers = {}
         try:
             for number in compress(_SIGNALS, map(callable, map(_getsignal, _SIGNALS))):
@@ -101,6 +104,12 @@ class Uninterrupted:
             self.came.append(number)
         if self._wake is not None:
             self._wake()
+
+
+def _reach(depth: int) -> None:
+    """Raise RecursionError if the stack has no room for so many calls."""
+    if depth:
+        _reach(depth - 1)
 
 
 def _become_main() -> None:

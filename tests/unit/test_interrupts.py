@@ -249,3 +249,25 @@ def test_a_signal_at_any_point_does_not_leave_ctrl_c_blocked(monkeypatch: pytest
     assert signals_at_each_point(block, look) > 100
     assert came
     assert all(came)
+
+
+def test_a_stack_without_room_for_the_end_of_a_block_has_none_for_its_beginning() -> None:
+    def block() -> None:
+        with Uninterrupted():
+            pass
+
+    def descend() -> None:
+        """To the end of the stack, and do it on the way back, one level higher each time."""
+        try:
+            descend()
+        finally:
+            if len(seen) < 40:
+                with contextlib.suppress(RecursionError):
+                    block()
+                seen.append(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+
+    seen: list[bool] = []
+    with pytest.raises(RecursionError):
+        descend()
+    assert len(seen) == 40
+    assert all(seen)
