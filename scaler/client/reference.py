@@ -23,12 +23,12 @@ class ObjectRef(RemoteValue):
     __slots__ = ("__weakref__", "id", "name", "owner", "size")
 
     def __init__(self, owner: ObjectOwner, object_id: int, size: int, name: str | None) -> None:
-        #: the client's; only its tasks can use the object
-        self.owner = owner
         self.id = object_id
         #: bytes it takes when serialised
         self.size = size
         self.name = name
+        #: the client's; only its tasks can use the object
+        self.owner = owner
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
@@ -38,4 +38,5 @@ class ObjectRef(RemoteValue):
         raise TypeError("an ObjectRef can't be inside another value: pass it to a task as an argument of its own")
 
     def __del__(self) -> None:
-        self.owner.release(self.id)
+        if hasattr(self, "owner"):  # a signal's handler may have raised while this was made
+            self.owner.release(self.id)

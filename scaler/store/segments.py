@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from scaler.common.interrupts import Uninterrupted
 from scaler.common.process_limits import largest_file
 from scaler.store import ObjectMissing, StoreFull
 from scaler.store.layout import HEADER_BYTES, MAGIC, Key, StoredObject, check_header, decode, encode, file_name
@@ -75,10 +76,11 @@ class Draft:
         #: open for reading and writing
         self.fd = -1
         try:
-            fd = _claim(directory, size, self._path) if size >= MIN_RECYCLED else None
-            if fd is None:
-                fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            self.fd = fd
+            with Uninterrupted():  # no handler leaves a file that nobody knows
+                fd = _claim(directory, size, self._path) if size >= MIN_RECYCLED else None
+                if fd is None:
+                    fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                self.fd = fd
             os.fchmod(fd, 0o600)
             if reserve or size >= MIN_RECYCLED:
                 self.is_reserved = _has(fd, size) or _reserve(fd, size)

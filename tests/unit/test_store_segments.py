@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.programs import environment
+from support.signals_at import signals_at_each_point
 
 from scaler.store import ObjectMissing, StoreFull
 from scaler.store import segments as seg
@@ -454,3 +455,20 @@ def start(code: str, *arguments: str) -> "subprocess.Popen[str]":
         [sys.executable, "-c", textwrap.dedent(code), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True, env=environment(),
     )  # fmt: skip
+
+
+def test_a_signal_at_any_point_of_beginning_to_write_leaves_no_file_that_nobody_knows(store: str) -> None:
+    drafts: list[seg.Draft] = []
+
+    def begin() -> None:
+        drafts.append(object.__new__(seg.Draft))
+        drafts[-1].__init__(store, KEY, seg.MIN_RECYCLED)  # type: ignore[misc]
+
+    def look() -> None:
+        draft = drafts.pop()
+        if hasattr(draft, "fd"):
+            draft.discard()
+        assert os.listdir(store) == before
+
+    before = os.listdir(store)
+    assert signals_at_each_point(begin, look) > 50
