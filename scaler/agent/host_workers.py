@@ -149,7 +149,8 @@ class HostWorkers:
             worker.close()
         assert self.zygote is not None
         begun, trouble = self.zygote.progress(report.slot), _trouble_of(report)
-        events.append(WorkerExited(report.slot, report.pid, report.status, begun, trouble))
+        claimed = self.zygote.claimed(report.slot)
+        events.append(WorkerExited(report.slot, report.pid, report.status, begun, trouble, claimed))
         self._note_end(report.pid)
         return events
 

@@ -29,7 +29,7 @@ from scaler.common.process_limits import allow_descriptors, most_descriptors
 from scaler.errors import ScalerError
 from scaler.worker_protocol.encoding import read_by_agent
 from scaler.worker_protocol.messages import FromWorker, Quit, ToWorker
-from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, PAGE_CELLS, REVOKED_CELL, ROW_CELL
+from scaler.worker_protocol.progress import BEGUN_CELL, CLAIMED_CELL, DISPATCH_CELL, PAGE_CELLS, REVOKED_CELL, ROW_CELL
 from scaler.worker_protocol.socketpair import QueuingSender, Receiver
 
 if TYPE_CHECKING:
@@ -293,6 +293,11 @@ class Zygote:
         """
         begin = slot * PAGE_CELLS
         return self._page[begin + DISPATCH_CELL], self._page[begin + ROW_CELL] - 1
+
+    def claimed(self, slot: int) -> int:
+        """Return in how many tasks the row was submitted that this one has claimed and runs in its stack; -1: none."""
+        claimed: int = self._page[slot * PAGE_CELLS + CLAIMED_CELL] - 1
+        return claimed
 
     def begun(self, slot: int) -> int:
         """Return when that row began, in ns of time.monotonic_ns(); 0 if it has not."""

@@ -20,6 +20,8 @@ MOST_ASKED = 1_000
 MOST_IDS = 1 << 63
 #: the root of rows that no client's leaving ends but their own's
 NO_ROOT = (1 << 64) - 1
+#: tasks, one inside the other, that rows are submitted in are fewer: as many for all that is deeper
+NESTINGS = 1 << 16
 #: workers of an agent, and so slots that a row may take, at most
 MAX_WORKERS = 100_000
 #: numbers of clients and agents are below this

@@ -24,13 +24,29 @@ def task_words(name: str, row_id: int) -> str:
 
 
 # ---- WorkerLost ------------------------------------------------------------------------------------------------------
-def worker_ended(pid: int, status: int) -> str:
+#: of a row that was lost with its worker while another one ran in its stack
+_IN_ITS_OWN = "while it ran a task that this one waited for"
+
+
+def worker_ended(pid: int, status: int, in_its_own: bool = False) -> str:
     """How a worker ended, for a row that is reported as lost; `status` is a wait status.
 
     >>> worker_ended(7, 9)
     'its worker (pid 7) was killed by SIGKILL'
+    >>> worker_ended(7, 256, True)
+    'its worker (pid 7) ended with exit code 1 while it ran a task that this one waited for'
     """
-    return f"its worker (pid {pid}) {describe_exit(status)}"
+    how = f"its worker (pid {pid}) {describe_exit(status)}"
+    return f"{how} {_IN_ITS_OWN}" if in_its_own else how
+
+
+def worker_crowded(pid: int, much: str) -> str:
+    """Why a worker was ended for its memory while another row ran in the stack of the one that is lost.
+
+    >>> worker_crowded(7, memory_taken(2_000_000, 1_000_000)).partition(" took ")[2]
+    '2 MB, and a worker may take 1 MB (worker_memory_limit), while it ran a task that this one waited for'
+    """
+    return f"its worker (pid {pid}) took {much}, {_IN_ITS_OWN}"
 
 
 def worker_rejected(pid: int, what: str) -> str:

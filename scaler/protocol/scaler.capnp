@@ -159,8 +159,9 @@ struct Task {
     holders @3 :Data;       # u32 numbers of the agents that have it
   }
 
-  struct Again {            # from clients that return, only
-    ended @0 :Data;         # u32 pairs lo, hi, ascending: rows that have ended for their client
+  struct Again {
+    ended @0 :Data;         # from clients that return, only; u32 pairs lo, hi, ascending: rows that have ended for their client
+    lost @1 :Data;          # to agents only; u32 pairs lo, hi: of the rows meant, those that were lost with a worker before
   }
 }
 

@@ -91,7 +91,8 @@ class Forwarding:
     def _about(self, task: TaskContext) -> bytes:
         known = context.surroundings() or {}
         surroundings = {name: known[name] for name in _PASSED_ON if name in known}
-        parts = (task.client, task.row, task.name, task.priority, 0, False, task.serializer, task.root, task.nesting)
+        named = task.client, task.row, task.name
+        parts = (*named, task.priority, 0, False, task.serializer, task.root, task.nesting, task.claims_below)
         return payload.dumps((surroundings, self._door, self._token, parts))
 
     def _answer(self, sock: socket.socket) -> tuple[bytes, bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from scaler.common.interrupts import Uninterrupted
 from scaler.protocol import error_record
-from scaler.protocol.codes import INLINE_LIMIT
+from scaler.protocol.codes import INLINE_LIMIT, NESTINGS
 from scaler.serialize.call import AnySerializer
 from scaler.worker_protocol.messages import Blocked, FromWorker, Unblocked
 from scaler.worker_protocol.socketpair import LARGEST_PAYLOAD
@@ -42,6 +42,8 @@ class TaskContext:
     root: int = 0
     #: how many tasks it was submitted in, one inside the other, wherever those run
     nesting: int = 0
+    #: it may run in its own stack what is submitted in fewer tasks than so many: such a row has ended a worker before
+    claims_below: int = NESTINGS
 
 
 class _Worker:
@@ -53,6 +55,7 @@ class _Worker:
         root: Callable[[], int],
         send: Callable[[FromWorker], None],
         give_back: Callable[[], None],
+        note_claimed: Callable[[int], None],
     ) -> None:
         self.main = threading.get_ident()
         #: the row that the main thread runs for the agent
@@ -62,6 +65,8 @@ class _Worker:
         self.send = send
         #: gives back all rows that have not begun
         self.give_back = give_back
+        #: is told which row runs inside the wait of another one, as `CLAIMED_CELL` has it
+        self.note_claimed = note_claimed
         #: rows that run inside the wait of another one, innermost last
         self.inline: list[TaskContext] = []
         self.lock = threading.RLock()
@@ -89,14 +94,16 @@ def install(
     root: Callable[[], int],
     send: Callable[[FromWorker], None],
     give_back: Callable[[], None],
+    note_claimed: Callable[[int], None] = lambda cell: None,
 ) -> None:
     """Make this process a worker whose main thread is the calling one.
 
     `task` says which row it runs for the agent, `root` that row's root or that of the last one, `send` tells the agent
-    something, `give_back` gives it the rows that have not begun.
+    something, `give_back` gives it the rows that have not begun, `note_claimed` lets it know what it should if this
+    process dies.
     """
     global _worker
-    _worker = _Worker(task, root, send, give_back)
+    _worker = _Worker(task, root, send, give_back, note_claimed)
 
 
 def uninstall() -> None:
@@ -269,9 +276,13 @@ def entered(task: TaskContext) -> Iterator[None]:
     if worker is None:
         yield
         return
-    depth = len(worker.inline) + 1
-    worker.inline.append(dataclasses.replace(task, depth=depth))
+    inline = worker.inline
+    depth = len(inline) + 1
+    inline.append(dataclasses.replace(task, depth=depth))
+    worker.note_claimed(task.nesting + 1)
     try:
         yield
     finally:
-        del worker.inline[depth - 1 :]
+        del inline[depth - 1 :]
+        if worker is _worker:  # else this is a process that the row has forked
+            worker.note_claimed(inline[-1].nesting + 1 if inline else 0)

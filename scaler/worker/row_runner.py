@@ -42,7 +42,7 @@ from scaler.worker_protocol.messages import (
     Surroundings,
     ToWorker,
 )
-from scaler.worker_protocol.progress import REVOKED_CELL, ROW_CELL
+from scaler.worker_protocol.progress import CLAIMED_CELL, REVOKED_CELL, ROW_CELL
 
 #: Results wait for company at most this long while further rows are there, ns.
 FLUSH_NS = 6_000_000
@@ -204,11 +204,17 @@ class RowRunner:
             return None
         stream, serializer = bool(run.flags & STREAM), assignment.serializer
         row_id, name, priority = run.batch + row, run.name, run.priority
-        return TaskContext(run.client, row_id, name, priority, 0, stream, serializer, run.root, run.nesting)
+        return TaskContext(
+            run.client, row_id, name, priority, 0, stream, serializer, run.root, run.nesting, run.claims_below
+        )
 
     def root(self) -> int:
         """Return the root of the row that the main thread runs, or ran last; 0 before the first one."""
         return self._root
+
+    def note_claimed(self, cell: int) -> None:
+        """Let the agent know which row runs inside the wait of the one it has handed out."""
+        self._page[CLAIMED_CELL] = cell
 
     def abandon(self) -> None:
         """Have nothing to run any more, and end with the row: this is a process that a task forked."""

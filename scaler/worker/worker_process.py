@@ -71,7 +71,7 @@ def serve(
         runner = RowRunner(sender.send, _reader(task), page)
         last_lines = LastLines()
         outputs = _replace_outputs(sender, last_lines)
-        context.install(runner.task, runner.root, sender.send, runner.give_back)
+        context.install(runner.task, runner.root, sender.send, runner.give_back, runner.note_claimed)
 
         def flush_outputs() -> None:
             for output in outputs:

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from scaler.protocol.codes import Frame
+from scaler.protocol.codes import NESTINGS, Frame
 from scaler.store.layout import Key
 
 #: a value that a row needs: an object, and which element of its list, -1 for all of it
@@ -63,6 +63,8 @@ class Run(NamedTuple):
     root: int = 0
     #: as in the protocol: tasks made by these rows are one deeper
     nesting: int = 0
+    #: it may run in its own stack what is submitted in fewer tasks, one inside the other, than so many; 0: nothing
+    claims_below: int = NESTINGS
 
 
 class Drop(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 from support import within
 from support.serializers import Prefixed
 
-from scaler import Client, SchedulerClusterCombo, TaskTimeout
+from scaler import Client, SchedulerClusterCombo, TaskTimeout, WorkerLost
 from scaler.client.client import parts_of
 
 #: on one worker, on more than there are cores, and with bytes that only the client's serializer reads
@@ -325,6 +325,33 @@ def test_a_client_whose_cluster_has_ended_leaves_at_once(start_cluster, connect)
     cluster.shutdown()
     with within(0.3, "it looks for another one in vain"):
         client.disconnect()
+
+
+def note(path, who):
+    with open(path, "a") as file:
+        file.write(f"{who}\n")
+
+
+def stack(client, path, depth):
+    """Waits for one like itself; the deepest one ends its process."""
+    note(path, depth)
+    if depth == 0:
+        os._exit(1)
+    try:
+        return client.submit(stack, client, path, depth - 1).result()
+    except WorkerLost as error:
+        return [depth, str(error)]
+
+
+def test_a_task_hears_of_the_loss_of_what_it_ran_itself_and_those_above_run_twice(clusters, connect, tmp_path):
+    """Each of their workers ran all of them, and ended with the deepest, until none might run any more."""
+    client, path = connect(clusters[1]), tmp_path / "ran"
+    depth, error = client.submit(stack, client, path, 4).result(40)
+    assert depth == 1
+    assert "attempt 4 of 4" in error
+    ran = path.read_text().split()
+    assert all(ran.count(str(above)) <= 2 for above in (1, 2, 3, 4))
+    assert ran.count("0") <= 5
 
 
 KNOWS_CLIENTS = "'scaler.client.client' in __import__('sys').modules"

@@ -56,7 +56,8 @@ class Agent:
         self.runner = RowRunner(self.sent.append, self._read, self.page)
         #: what to do when the runner has nothing to do
         self.when_idle: Callable[[], None] = self.quit
-        context.install(self.runner.task, self.runner.root, self.sent.append, self.runner.give_back)
+        runner = self.runner
+        context.install(runner.task, runner.root, self.sent.append, runner.give_back, runner.note_claimed)
 
     def _read(self) -> list[wm.ToWorker]:
         messages, self.inbox = self.inbox, []

@@ -4,7 +4,7 @@ from simulator.scripted import FakeAgent
 
 from scaler.agent.core import events as ae
 from scaler.agent.state.suspects import MOST, Suspects
-from scaler.protocol.messages import LOST, ClientDeparture, TaskResult
+from scaler.protocol.messages import LOST, NESTINGS, ClientDeparture, TaskResult, u32
 from scaler.worker_protocol import messages as wm
 
 C = FakeAgent.CLIENT
@@ -19,10 +19,13 @@ def learnt(workers: int = 1) -> FakeAgent:
     return fake
 
 
-def ends_at(fake: FakeAgent, row: int, dispatch: int = 0) -> None:
-    """The worker's process ends, in a row of one of its dispatches or behind that; another one is ready."""
+def ends_at(fake: FakeAgent, row: int, dispatch: int = 0, claimed: int = -1) -> None:
+    """The worker's process ends, in a row of one of its dispatches or behind that; another one is ready.
+
+    What that row has claimed runs then, if it was submitted in so many tasks.
+    """
     number = fake.runs.pop(0)[dispatch].dispatch
-    fake.handle(ae.WorkerExited(0, 100, 1 << 8, (number, row)))
+    fake.handle(ae.WorkerExited(0, 100, 1 << 8, (number, row), claimed=claimed))
     fake.now += 1.0
     fake.handle(ae.Tick())
     fake.worker(0, wm.Ready(500))
@@ -97,6 +100,57 @@ def test_a_worker_that_was_ended_for_another_reason_leaves_no_suspects() -> None
     fake.tell(ClientDeparture(C))
     fake.dies(0)
     assert fake.core.state.suspects.count == 0
+
+
+def claims_below(fake: FakeAgent) -> list[int]:
+    return [run.claims_below for run in fake.runs.get(0, [])]
+
+
+def test_a_row_that_was_lost_elsewhere_runs_alone_and_claims_nothing() -> None:
+    """It may have been lost with what it had claimed: it hears of the loss of that, which runs in another worker."""
+    fake = learnt()
+    fake.give(10, 0, 4, lost=u32([1, 2]))
+    seen = []
+    while fake.running(0):
+        seen += [(lo, hi, below) for (_, lo, hi), below in zip(fake.running(0), claims_below(fake), strict=True)]
+        fake.finish(0)
+    assert seen == [(0, 1, NESTINGS), (1, 2, 0), (2, 4, NESTINGS)]
+    assert fake.core.state.suspects.count == 0
+
+
+def test_a_row_whose_worker_ended_claims_nothing_after_that() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    assert claims_below(fake) == [NESTINGS]
+    ends_at(fake, 0)
+    fake.give(10, 0, 1, lost=u32([0, 1]))
+    assert claims_below(fake) == [0]
+
+
+def test_where_a_claimed_row_ended_the_worker_only_what_is_as_deep_is_not_claimed_again() -> None:
+    """What is above it, of a stack of rows that wait, did nothing: all of it may run in one stack once more."""
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    for claimed, below in ((4, 4), (7, 4), (2, 2), (-1, 0)):  # no worker is believed that has claimed what is deeper
+        ends_at(fake, 0, claimed=claimed)
+        (message,) = fake.heard(TaskResult)
+        is_its_own = bytes(message.bodies[0]).endswith(b"exit code 1 while it ran a task that this one waited for")
+        assert is_its_own == (claimed >= 0)
+        fake.give(10, 0, 1, lost=u32([0, 1]))
+        assert claims_below(fake) == [below]
+
+
+def test_a_row_whose_claimed_row_took_too_much_memory_runs_again_without_it() -> None:
+    fake = FakeAgent(1, worker=1_000)
+    fake.give(10, 0, 1)
+    fake.handle(ae.Sampled({0: 2_000}))
+    assert fake.killed == [0]
+    ends_at(fake, 0, claimed=1)
+    (message,) = fake.heard(TaskResult)
+    assert list(message.outcomes) == [LOST]
+    assert b" may take 1,000 bytes (worker_memory_limit), while it ran a task that this one" in bytes(message.bodies[0])
+    fake.give(10, 0, 1, lost=u32([0, 1]))
+    assert claims_below(fake) == [1]
 
 
 def test_suspects_are_bounded_and_go_with_their_client() -> None:

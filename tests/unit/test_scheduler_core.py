@@ -630,6 +630,22 @@ def test_a_row_that_was_lost_with_four_workers_is_given_up_by_name() -> None:
     assert "why; attempt 4 of 4" in str(error)
 
 
+def test_agents_are_told_which_rows_were_lost_before_and_by_nobody_else() -> None:
+    fake = FakeScheduler(8)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 6, lost=u32([0, 6])))  # of new rows a client may say so
+    (given,) = fake.heard(agent, Task)
+    assert given.lost.tolist() == []
+    fake.report(agent, client, *(result(10, row, row + 1, LOST) for row in (1, 2, 4)))
+    (given,) = fake.heard(agent, Task)
+    assert (given.spans.tolist(), given.lost.tolist()) == ([4, 5, 2, 3, 1, 2],) * 2
+    other = fake.agent(8)
+    fake.lose(agent)
+    (given,) = fake.heard(other, Task)
+    assert (given.spans.tolist(), given.lost.tolist()) == ([0, 6], [1, 3, 4, 5])
+
+
 def test_a_lost_agent_returns_its_rows_to_the_queue() -> None:
     fake = FakeScheduler(4, 4)
     client = fake.client()

@@ -474,6 +474,14 @@ def test_a_claim_of_a_map_asks_for_half_of_what_is_left() -> None:
     assert list(effect.message) == [(0, 10, 6, 8)]
 
 
+@pytest.mark.parametrize(("below", "is_claimed"), [(2, False), (3, False), (4, True)])
+def test_rows_as_deep_as_one_that_has_ended_a_worker_are_not_claimed(below: int, is_claimed: bool) -> None:
+    session = Session()
+    (token,) = session.submit(dataclasses.replace(task(10, 1), nesting=3))
+    (effect,) = session.do(ev.Claim(token, below=below))
+    assert isinstance(effect, ev.Transmit if is_claimed else ev.ClaimRefused)
+
+
 def test_a_grant_that_names_rows_twice_ends_their_batch_once() -> None:
     session = Session()
     session.submit(task(10, 3))

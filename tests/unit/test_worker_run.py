@@ -35,7 +35,7 @@ from scaler.worker import context, elsewhere, inline
 from scaler.worker.context import TaskContext
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
-from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, REVOKED_CELL, ROW_CELL
+from scaler.worker_protocol.progress import BEGUN_CELL, CLAIMED_CELL, DISPATCH_CELL, REVOKED_CELL, ROW_CELL
 
 
 @pytest.fixture
@@ -395,6 +395,26 @@ def test_an_inline_row_runs_as_its_own_task(agent: Agent) -> None:
     agent.run()
     deeper = TaskContext(CLIENT, 77, "inner", 0, 1)
     assert seen == [deeper, (VALUES_EACH, 5), deeper, (ERROR, SystemExit), TaskContext(CLIENT, BATCH, "mod.fn")]
+
+
+def test_the_page_says_how_deep_the_row_is_that_runs_inside_the_wait_of_another_one(agent: Agent) -> None:
+    seen: list[int] = []
+
+    def look(deeper: bool) -> None:
+        seen.append(agent.page[CLAIMED_CELL])
+        if deeper:
+            inline.run_inline(TaskContext(CLIENT, 78, "inner", nesting=5), look, (False,))
+            seen.append(agent.page[CLAIMED_CELL])
+
+    def outer(_: int) -> None:
+        look(False)
+        inline.run_inline(TaskContext(CLIENT, 77, "inner", nesting=4), look, (True,))
+        look(False)
+
+    agent.runner._inputs._functions[FUNCTION] = (outer, None)
+    agent.hand_out(1, b"", range(1), arguments=[(0,)])
+    agent.run()
+    assert seen == [0, 5, 6, 5, 0]
 
 
 def test_blocked_is_said_once_however_many_wait(agent: Agent) -> None:

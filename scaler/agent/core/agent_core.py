@@ -306,6 +306,8 @@ class AgentCore:
         if self._may_return:
             self._state.unsettled.expect(task)
         self._state.arrivals += 1
+        for lo, hi in zip(task.lost[::2], task.lost[1::2], strict=True):
+            self._state.suspects.expect((task.client, task.batch), lo, hi)
         for origin in row_ranges_of(task, self._state.arrivals):
             staging.admit(self._state, self.out, origin, origin.lo, origin.hi)
 

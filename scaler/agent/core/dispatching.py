@@ -25,7 +25,7 @@ from scaler.agent.state.ready_rows import RowQueue
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import BUSY, IDLE, STARTING, Dispatch, WorkerRecord
 from scaler.common.spans import UNKNOWN_US
-from scaler.protocol.messages import FRESH
+from scaler.protocol.messages import FRESH, NESTINGS
 from scaler.store.layout import Key
 from scaler.worker_protocol.messages import Need, Run
 
@@ -169,8 +169,8 @@ def _dispatch(
             hi = end
         if hi == lo:  # a suspect, and the worker has other rows
             break
-        dispatch = _hand_over(state, out, worker, origin, lo, hi, each)
-        dispatch.is_alone, dispatch.is_local = is_alone, whose is not None
+        dispatch = _hand_over(state, out, worker, origin, lo, hi, each, is_alone)
+        dispatch.is_local = whose is not None
         worker.charged = charged
         first, latest = queue, origin
         left -= hi - lo
@@ -215,10 +215,18 @@ def _fitting(state: HostState, rows: int, size: float) -> int:
 
 
 def _hand_over(
-    state: HostState, out: Outgoing, worker: WorkerRecord, origin: RowRange, lo: int, hi: int, each: float | None
+    state: HostState,
+    out: Outgoing,
+    worker: WorkerRecord,
+    origin: RowRange,
+    lo: int,
+    hi: int,
+    each: float | None,
+    is_alone: bool,
 ) -> Dispatch:
     expected = None if each is None else each * (hi - lo)
     dispatch = dispatch_moves.open_dispatch(state, worker, origin, lo, hi, expected)
+    dispatch.is_alone = is_alone
     if origin.task.flags & FRESH or (state.limits.tasks and worker.ended + worker.rows >= state.limits.tasks):
         wear_out(state, worker)
     if worker.state is IDLE:
@@ -263,10 +271,11 @@ def _run_message(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch
         objects = [(key, inline[key]) for key in needed if key not in known and key in inline]
         out.log("ERROR", f"a defect of the cluster: rows of {task.name} came without object {missing}: they fail")
     known.update(needed)
+    claims_below = state.suspects.claims_below(origin.key, lo) if dispatch.is_alone else NESTINGS
     fields = (
         dispatch.number, client, task.batch, lo, hi, task.form, function, arguments, task.flags, task.priority,
         task.name, sizes, body, needs, objects, stale, origin.wanted(lo, hi),
         1 if origin.slots == 1 else min(origin.slots, state.workers.target), task.results,
-        task.root, task.nesting,
+        task.root, task.nesting, claims_below,
     )  # fmt: skip
     return tuple.__new__(Run, fields)  # a call of the class costs five times as much

@@ -54,6 +54,8 @@ class WorkerExited:
     begun: tuple[int, int]
     #: which limit of the system has kept it from starting, in words; empty: none that is known
     trouble: str = ""
+    #: in how many tasks the row was submitted that this one had claimed and ran in its stack; -1: there was none
+    claimed: int = -1
 
 
 @record

@@ -30,8 +30,9 @@ def take_exit(state: HostState, out: Outgoing, event: WorkerExited) -> None:
     worker_moves.move(state, worker, GONE, describe_exit(event.status))
     releasing.lose_worker(state, out, event.slot)
     suspect, row = _suspect(worker, event.begun)
-    if _may_be_a_rows_doing(worker):
-        _note_suspects(state, worker, suspect, row)
+    claimed = event.claimed if (suspect, row) == event.begun else -1
+    if _may_be_a_rows_doing(worker) or (claimed >= 0 and _took_too_much(worker)):
+        _note_suspects(state, worker, suspect, row, claimed)
     for dispatch in list(worker.dispatches.values()):
         _end_dispatch(state, out, worker, dispatch, row if dispatch.number == suspect else -1, event)
     staging.evict(state, out, event.slot)
@@ -61,13 +62,24 @@ def _may_be_a_rows_doing(worker: WorkerRecord) -> bool:
     return worker.kill_reason is None or worker.kill_reason.kind in (KillKind.REJECTED, KillKind.GIVEN_UP)
 
 
-def _note_suspects(state: HostState, worker: WorkerRecord, number: int, row: int) -> None:
-    """Of the rows that had begun up to this one, and were not reported, any may have ended the worker."""
+def _took_too_much(worker: WorkerRecord) -> bool:
+    return worker.kill_reason is not None and worker.kill_reason.kind is KillKind.MEMORY
+
+
+def _note_suspects(state: HostState, worker: WorkerRecord, number: int, row: int, claimed: int) -> None:
+    """Of the rows that had begun up to this one, and were not reported, any may have ended the worker.
+
+    If this one has `claimed` what ran, submitted in so many tasks, it leaves rows as deep as that to others.
+    """
     for dispatch in worker.dispatches.values():
         if dispatch.number > number or dispatch.unwanted:
             continue
+        key = dispatch.origin.key
         for lo, hi in dispatch.left:
-            state.suspects.add(dispatch.origin.key, lo, hi if dispatch.number < number else min(hi, row + 1))
+            if claimed >= 0 and dispatch.number == number and lo <= row < hi:
+                state.suspects.add(key, row, row + 1, claimed)
+                hi = row
+            state.suspects.add(key, lo, hi if dispatch.number < number else min(hi, row + 1))
 
 
 def _end_dispatch(
@@ -116,9 +128,11 @@ def _end_of_running(worker: WorkerRecord, dispatch: Dispatch, row: int, event: W
     task, peak = dispatch.origin.task, 0
     kind, words = worker.kill_reason or (None, "")
     if kind is None or (kind is KillKind.GIVEN_UP and event.status != signal.SIGKILL):  # it has ended by itself
-        outcome, body = LOST, failures.worker_ended(event.pid, event.status).encode()
+        outcome, body = LOST, failures.worker_ended(event.pid, event.status, event.claimed >= 0).encode()
     elif kind in (KillKind.REJECTED, KillKind.GIVEN_UP):
         outcome, body = LOST, failures.worker_rejected(event.pid, words).encode()
+    elif kind is KillKind.MEMORY and event.claimed >= 0:  # the other row has, and does in a worker of its own
+        outcome, body = LOST, failures.worker_crowded(event.pid, words).encode()
     elif kind is KillKind.TIMEOUT:
         outcome, body = ERROR, failures.task_timeout(task.name, task.batch + row, task.timeout).encode()
         peak = worker.peak

@@ -8,6 +8,7 @@ from scaler.common.records import entity, record
 from scaler.protocol.messages import (
     FAILED,
     INLINE,
+    NESTINGS,
     STORED_OBJECT,
     ClientClear,
     ClientShutdown,
@@ -118,6 +119,8 @@ class Claim:
     token: Any
     #: so many at most; 0: never mind
     most: int = 0
+    #: not those submitted in so many tasks or more, one inside the other: they run elsewhere
+    below: int = NESTINGS
 
 
 @record

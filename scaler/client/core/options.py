@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary
 
-from scaler.protocol.messages import FRESH, MAX_WORKERS, MOST_CAPABILITIES, MOST_SECONDS, WARN
+from scaler.protocol.messages import FRESH, MAX_WORKERS, MOST_CAPABILITIES, MOST_SECONDS, NESTINGS, WARN
 
 #: the largest priority, the smallest with a minus, and the most retries
 MOST = 2**31 - 1
 #: tasks inside each other that are told apart by how deep they are
-DEEPEST = 2**16 - 1
+DEEPEST = NESTINGS - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -246,7 +246,11 @@ class SessionCore:
         return [*map(Transmit, self.holding.release())]
 
     def _claim(self, event: Claim) -> list[Effect]:
-        rows = [(pending, row) for pending, row in self.pending.rows_of([event.token]) if pending.task.may_be_claimed]
+        rows = [
+            (pending, row)
+            for pending, row in self.pending.rows_of([event.token])
+            if pending.task.may_be_claimed and pending.task.nesting < event.below
+        ]
         if not rows:
             return [ClaimRefused([event.token])]
         self._unanswered.add_claim(event, self.pending)

@@ -100,7 +100,7 @@ class NestedWaits:
                     claim.is_refused = True
                 if not claim.is_asked and not claim.is_refused:
                     claim.is_asked = True
-                    self._driver.tell(ev.Claim(token, 0 if claims else FEW_ROWS))
+                    self._driver.tell(ev.Claim(token, 0 if claims else FEW_ROWS, task.claims_below))
                     claims += 1
                 if claim.is_refused and not claim.is_asked and not is_blocked:
                     is_blocked = True
@@ -170,7 +170,10 @@ class NestedWaits:
         task, row = claimed.task, claimed.row
         serializer, row_id = self._codec.serializer, task.batch + row
         name, priority = task.name, task.priority
-        inner = TaskContext(outer.client, row_id, name, priority, 0, outer.stream, serializer, task.root, task.nesting)
+        inner = TaskContext(
+            outer.client, row_id, name, priority, 0, outer.stream, serializer, task.root, task.nesting,
+            outer.claims_below,
+        )  # fmt: skip
         try:
             with class_states.here.inside(), module_globals.inside():
                 with context.entered(inner):  # clients among the arguments ask which task they are in

@@ -63,6 +63,8 @@ class Task(Message):
     results: str = ""
     #: of clients that return: bounds of the rows that have ended for them, ascending
     ended: "array[int]" = column(u32)
+    #: to agents: bounds of those of these rows that were lost with a worker before: each runs alone, and claims nothing
+    lost: "array[int]" = column(u32)
     #: the client whose leaving ends these rows, as that of the sender does: what a task of it was told; 0: the sender
     #: itself, `NO_ROOT`: nobody
     root: int = 0
@@ -74,7 +76,7 @@ class Task(Message):
         "options": ("priority", "retries", "timeout", "capabilities", "encoding", "threads", "results", "nesting"),
         "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted", "graph"),
         "places": ("stored", "stored_sizes", "holder_counts", "holders"),
-        "again": ("ended",),
+        "again": ("ended", "lost"),
     }
 
     def share_of(self, client: int) -> int:
@@ -133,6 +135,8 @@ class Task(Message):
         if self.ended:
             rows_in(self.ended, self.rows)
             require(list(self.ended) == sorted(self.ended), "ended rows ascend")
+        if self.lost:
+            rows_in(self.lost, self.rows)
         if self.stored:
             check_holders(self.stored, self.stored_sizes, self.holder_counts, self.holders)
         if self.form == GRAPH:

@@ -14,6 +14,7 @@ def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list
     source, flags = batch.task, batch.task.flags
     if batch.lineage is not None and any(batch.is_recomputing(lo, hi) for lo, hi in spans):
         flags |= APART  # the scheduler needs each value, and does not look into a list that a worker wrote
+    lost = u32(chain.from_iterable(batch.lost_in(spans))) if batch.attempts is not None else u32()
     if (
         source.form == EACH
         and batch.needs is None
@@ -21,13 +22,14 @@ def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list
         and not client.values.objects[source.function].is_stored
         and spans == [(0, batch.rows)]
         and flags == source.flags
+        and lost == source.lost
     ):
         return source  # the client's message has all that the agent needs
     task = Task(
         client.number, batch.id, batch.rows, source.form, flags, source.function, source.arguments, source.name,
         source.priority, source.retries, source.timeout, source.capabilities, u32(chain.from_iterable(spans)),
         threads=source.threads, results=source.results,
-        root=source.root, nesting=source.nesting,
+        root=source.root, nesting=source.nesting, lost=lost,
     )  # fmt: skip
     if source.form == EACH:
         assert batch.offsets is not None

@@ -15,6 +15,7 @@ from enum import IntEnum
 from sys import byteorder
 
 from scaler.common.records import entity, record
+from scaler.common.spans import runs_of
 from scaler.protocol.messages import Task
 from scaler.scheduler.state.function_records import FunctionRecord, Tally
 
@@ -190,6 +191,15 @@ class Batch:
     def has_returned(self, row: int) -> bool:
         """A row came back from an agent that could not get what it needs."""
         return self.attempts is not None and row in self.attempts.returns
+
+    def lost_in(self, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """The rows of these spans that were lost with a worker before, as spans."""
+        losses = self.attempts.losses if self.attempts is not None else {}
+        for lo, hi in spans if losses else ():
+            if hi - lo <= len(losses):
+                yield from runs_of([row for row in range(lo, hi) if row in losses])
+            else:
+                yield from runs_of(sorted(row for row in losses if lo <= row < hi))
 
     def are_in(self, lo: int, hi: int, place: int) -> bool:
         """All rows [lo, hi) are in this place."""
