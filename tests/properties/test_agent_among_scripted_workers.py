@@ -298,7 +298,7 @@ class Agent(RuleBasedStateMachine):
         begun = (worker.dispatches[0][0], worker.dispatches[0][3]) if worker.dispatches else (0, -1)
         said = [ae.FromWorker(slot, message) for message in worker.said]
         self.ending = slot  # the agent may end it for what it says last
-        self._handle(*said, ae.WorkerExited(slot, 1, 9, begun))
+        self._handle(*said, ae.WorkerExited(slot, 1, 9, begun, claimed=slot % 3 - 1))
         self.ending = None
 
     @rule(seconds=st.sampled_from([0.0001, 0.01, 3.0]))

@@ -15,6 +15,7 @@ from scaler.protocol.messages import (
     EACH,
     GRAPH,
     KEEP,
+    NESTINGS,
     PLACE,
     TOGETHER,
     DisconnectRequest,
@@ -72,6 +73,8 @@ class SimClient(Process):
         self._due = math.inf
         #: rows that this client promised to run itself
         self.claimed = 0
+        #: as workers are told
+        self.claims_below = NESTINGS
         self._pulse()
 
     def _pulse(self) -> None:
@@ -433,7 +436,7 @@ class SimClient(Process):
         """Offer to run it here."""
         if isinstance(token, Job) and token.end is None and token.id not in self.reading:
             token.asked.setdefault("claim", self.world.now)
-        self._handle(ev.Claim(token))
+        self._handle(ev.Claim(token, below=self.claims_below))
 
     def _granted(self, effect: ev.ClaimGranted) -> None:
         token = effect.token
@@ -520,6 +523,7 @@ class NestedClient(SimClient):
         self._then = then
         self._blocked = False
         self.depth = parent.parameter
+        self.claims_below = worker.claims_below
         self.user(self._begin)
 
     def _begin(self) -> None:
@@ -527,7 +531,10 @@ class NestedClient(SimClient):
         jobs = []
         for _ in range(self.world.random.randint(1, 3)):
             behaviour = "nest" if depth > 0 else "value"
-            jobs.append(Job(self.world.next_id(), self.world.random.choice((20, 300, 5000)), behaviour, depth - 1))
+            job = Job(self.world.next_id(), self.world.random.choice((20, 300, 5000)), behaviour, depth - 1)
+            if depth <= 0 and job.uid % 8 == 0 and "poison" not in self.cluster.mix.without:
+                job.behaviour = "poison"
+            jobs.append(job)
         threads = 2 if self.cluster.mix.threads and self.world.random.random() < 0.3 else 0
         if self.world.random.random() < 0.5:
             self.map("nested", jobs, whole=False, threads=threads)
@@ -544,6 +551,12 @@ class NestedClient(SimClient):
             self._then()
         elif not self.claimed and not pending.asked and not self._blocked:
             self.claim(pending)
+
+    def _run_claimed(self, job: Job) -> None:
+        if self.alive and job.behaviour == "poison":
+            self.worker.die_of_claimed(job)
+        else:
+            super()._run_claimed(job)
 
     def resubmits(self, job: Job) -> bool:
         """It still waits; whether it leaves the row to others."""

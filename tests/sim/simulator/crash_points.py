@@ -19,7 +19,7 @@ from simulator.jobs import Job
 from simulator.runs import Cluster, failure_of
 from simulator.world import Fuse
 
-MIX = Mix("crash points", local_agent=False, full=0.0, without=frozenset({"memory"}))
+MIX = Mix("crash points", local_agent=False, full=0.0, without=frozenset({"memory", "poison"}))
 ROLES = ("scheduler", "agent", "client", "worker", "task")
 #: seconds after which a process that was killed is replaced
 SCHEDULER_AFTER, HOST_AFTER = 0.2, 0.5

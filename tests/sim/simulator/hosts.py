@@ -301,7 +301,7 @@ class Host(Process):
     def _reap(self, worker: SimWorker, status: int) -> None:
         if self.alive and self.workers.get(worker.slot) is worker:
             del self.workers[worker.slot]
-            self.tell(ev.WorkerExited(worker.slot, worker.pid, status, worker.begun))
+            self.tell(ev.WorkerExited(worker.slot, worker.pid, status, worker.begun, claimed=worker.claimed))
 
     def die(self) -> None:
         """With it go its workers."""

@@ -59,6 +59,8 @@ class Job:
     renewed: bool = False
     #: how often it ran in a worker that died, or was at an agent that was lost
     deaths: int = 0
+    #: how often of these its worker ended with what it had claimed
+    deaths_of_claimed: int = 0
     #: the client whose leaving ends it, if that is another one than has submitted it
     root: Any = None
     _value: int | None = None

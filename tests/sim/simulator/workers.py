@@ -28,7 +28,7 @@ from scaler.protocol.messages import (
 from scaler.worker.row_runner import FLUSH_NS
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
-from simulator.checks import Wrong
+from simulator.checks import Wrong, require
 from simulator.jobs import Job, mix
 
 if TYPE_CHECKING:
@@ -103,8 +103,16 @@ class SimWorker:
         self._is_to_yield = False
         #: a client inside the task that runs
         self.nested: Any = None
+        #: in how many tasks the row was submitted that has ended it in the stack of that which runs; -1: none has
+        self.claimed = -1
         #: the client of this process, once a task has used it
         self.lasting: Any = None
+
+    @property
+    def claims_below(self) -> int:
+        """What its row may claim is less deep than this."""
+        assert self.current is not None
+        return self.current[0].run.claims_below
 
     @property
     def slots(self) -> int:
@@ -449,6 +457,17 @@ class SimWorker:
         self._say(wm.Results(results, done))
 
     # ---- the end ---------------------------------------------------------------------------------------------------
+    def die_of_claimed(self, job: Job) -> None:
+        """The process ends with what the row that runs has claimed."""
+        if self.alive and self.current is not None:
+            job.deaths += 1
+            outer = self.current[2]
+            outer.deaths_of_claimed += 1
+            forgotten = max(0, self.host.cluster.restarts) + self.world.lost_agents
+            require(outer.deaths_of_claimed <= 1 + forgotten, f"{outer} dies of what it has claimed once more")
+            self.claimed = 0
+            self.die(9)
+
     def die(self, status: int) -> None:
         """The process ends."""
         if not self.alive:
