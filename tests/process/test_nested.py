@@ -8,7 +8,7 @@ import os
 import time
 
 import pytest
-from support import within
+from support import until, within
 from support.serializers import Prefixed
 
 from scaler import Client, SchedulerClusterCombo, TaskTimeout, WorkerLost
@@ -327,6 +327,29 @@ def test_a_client_whose_cluster_has_ended_leaves_at_once(start_cluster, connect)
         client.disconnect()
 
 
+def cancels_what_it_runs(client, path):
+    """A thread of it would end what it runs itself; what became of that."""
+    future = client.submit(until, path.exists)
+
+    def cancel():
+        until(future.running)
+        try:
+            return future.cancel(), future.cancel(force=True), client.cancel([future], force=True), future.done()
+        finally:
+            path.touch()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        cancelled = threads.submit(cancel)
+        future.result()
+        return cancelled.result()
+
+
+def test_what_a_task_runs_itself_is_running_and_is_not_cancelled(clusters, connect, tmp_path):
+    """It waited for an answer for 10 s, which came only when that had ended."""
+    client = connect(clusters[1])
+    assert client.submit(cancels_what_it_runs, client, tmp_path / "end").result(20) == (False, False, 0, False)
+
+
 def note(path, who):
     with open(path, "a") as file:
         file.write(f"{who}\n")
@@ -401,7 +424,7 @@ def test_trees_of_tasks_that_wait_hold_up_no_others(start_cluster, connect, n_wo
     client, other = connect(address), connect(address)
     end = tmp_path / "end"
     trees = [client.submit(tree, client, str(end)) for _ in range(n_workers)]
-    within(20, lambda: all(tree.running() for tree in trees))
+    until(lambda: all(tree.running() for tree in trees))
     results = [other.with_options(priority=priority).submit(square, n) for n in range(20)]
     assert [result.result(20) for result in results] == [n * n for n in range(20)]
     assert not any(tree.done() for tree in trees)

@@ -50,6 +50,8 @@ class Cancellations:
         #: those of threads that wait now; replaced, never changed. They hold them: a signal's handler may raise where a
         #: thread has stopped waiting, before it is left out here
         self.waits: list[weakref.ref[_Wait]] = []
+        #: `id()`s of what tasks of this process run in their own stacks: nobody can take that back
+        self.here: set[int] = set()
         #: when the last one was over, seconds, and how many of one future each came right before it
         self._last, self._streak = 0.0, 0
 
@@ -76,7 +78,7 @@ class Cancellations:
         try:
             with self._lock:
                 self.waits = [*(each for each in self.waits if each() is not None), weakref.ref(wait)]
-            wait.end([future for future in wait.left.copy().values() if future.done()])
+            wait.end([each for each in wait.left.copy().values() if each.done() or id(each) in self.here])
             tell(ev.Cancel(futures, force, self._streak))
             wait.is_over.wait(patience)
             return len(wait.left)

@@ -170,6 +170,7 @@ class NestedWaits:
         task, row = claimed.task, claimed.row
         serializer, row_id = self._codec.serializer, task.batch + row
         name, priority = task.name, task.priority
+        self._resolver.begin_here(claimed.token)
         inner = TaskContext(
             outer.client, row_id, name, priority, 0, outer.stream, serializer, task.root, task.nesting,
             outer.claims_below,
@@ -186,6 +187,7 @@ class NestedWaits:
             outcome = VALUES_EACH
         span = SpanResult(task.batch, row, row + 1, outcome, 0, 0, u32([len(body)]), body)
         self._resolver.resolve([claimed.token], span, task)
+        self._resolver.end_here(claimed.token)
 
 
 def _nothing() -> None:

@@ -52,6 +52,15 @@ class Resolver:
             if token is not None:
                 token.mark_running()
 
+    def begin_here(self, token: Any) -> None:
+        """A task begins to run what it waits for in its own stack: that can't be cancelled until `end_here`."""
+        self._cancellations.here.add(id(token))
+        self.refuse_cancel([token])
+
+    def end_here(self, token: Any) -> None:
+        """It has ended."""
+        self._cancellations.here.discard(id(token))
+
     def refuse_cancel(self, tokens: Sequence[Any]) -> None:
         """Rows run, and can't be cancelled."""
         self.note_begun(tokens)
