@@ -186,8 +186,10 @@ class NestedWaits:
         if outcome != ERROR:
             outcome = VALUES_EACH
         span = SpanResult(task.batch, row, row + 1, outcome, 0, 0, u32([len(body)]), body)
-        self._resolver.resolve([claimed.token], span, task)
-        self._resolver.end_here(claimed.token)
+        try:
+            self._resolver.resolve([claimed.token], span, task)
+        finally:
+            self._resolver.end_here(claimed.token)
 
 
 def _nothing() -> None:
