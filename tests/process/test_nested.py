@@ -327,13 +327,20 @@ def test_a_client_whose_cluster_has_ended_leaves_at_once(start_cluster, connect)
         client.disconnect()
 
 
+def begins(begun, end):
+    begun.touch()
+    until(end.exists)
+
+
 def cancels_what_it_runs(client, path):
     """A thread of it would end what it runs itself; what became of that."""
-    future = client.submit(until, path.exists)
+    begun = path.with_name("begun")
+    future = client.submit(begins, begun, path)
 
     def cancel():
-        until(future.running)
+        until(begun.exists)  # to ask the future again and again would have it run elsewhere
         try:
+            assert future.running()
             return future.cancel(), future.cancel(force=True), client.cancel([future], force=True), future.done()
         finally:
             path.touch()
