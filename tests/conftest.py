@@ -96,12 +96,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Modules and tests stay to the end: whoever collects garbage does not go through a million objects for it."""
-    gc.disable()
+    threshold, *_ = gc.get_threshold()
+    gc.set_threshold(0)  # `gc.disable()` would be what modules take for the rule that are imported here
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.enable()
+        gc.set_threshold(threshold)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

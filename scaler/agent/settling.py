@@ -15,6 +15,7 @@ import time
 import types
 from collections.abc import Mapping, Sequence
 
+from scaler.common.collector import pause_collector
 from scaler.common.log_lines import LineFormatter
 from scaler.worker.native_threads import share_what_is_loaded
 from scaler.worker.task_log import TaskLog
@@ -95,5 +96,5 @@ def settle_in(agent: socket.socket, options: WorkerOptions) -> None:
         sys.path[:] = options.sys_path
     # Workers share the memory of what is here now, and nothing here is ever collected.
     gc.collect()
-    gc.disable()
+    pause_collector()
     gc.freeze()

@@ -11,7 +11,6 @@ import _signal  # type: ignore[import-not-found]  # `signal` makes enums of what
 import atexit
 import contextlib
 import faulthandler
-import gc
 import math
 import multiprocessing
 import os
@@ -26,6 +25,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, TextIO
 
+from scaler.common.collector import resume_collector
 from scaler.common.later_modules import load_all
 from scaler.worker import context, fitness, heap, leftovers, preloading
 from scaler.worker.last_lines import LastLines
@@ -184,7 +184,7 @@ def _become_a_usual_process(name: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _draw_other_numbers()
     multiprocessing.current_process().name = name
-    gc.enable()
+    resume_collector()
 
 
 def _draw_other_numbers() -> None:

@@ -64,6 +64,9 @@ class Zygote:
         self.theirs = [its_task, its_control]
         return WorkerProcess(slot, task, control, self)  # type: ignore[arg-type]
 
+    def claimed(self, slot: int) -> int:
+        return -1
+
     def end(self, slot: int) -> None:
         """A worker has ended."""
         for sock in self.theirs:
