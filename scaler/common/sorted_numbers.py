@@ -67,14 +67,17 @@ class SortedNumbers:
 
     def below(self, number: int) -> int | None:
         """The greatest that is less than this one; None if there is none."""
+        runs = self._runs
+        if runs and runs[-1][-1] < number:  # as nearly always
+            return runs[-1][-1]
         at = bisect_left(self._bounds, number) - 1
         if at < 0:
             return None
-        run = self._runs[at]
+        run = runs[at]
         place = bisect_left(run, number)
         if place:
             return run[place - 1]
-        return self._runs[at - 1][-1] if at else None
+        return runs[at - 1][-1] if at else None
 
     def between(self, lo: int, hi: int) -> Iterator[int]:
         """Those in [lo, hi), ascending. None may be added or removed meanwhile."""
