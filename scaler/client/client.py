@@ -14,7 +14,7 @@ from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
 from scaler.client.scope import Scope
 from scaler.client.submitting.map_sending import items_of
-from scaler.client.surroundings import Cluster, is_around, patience_with, target_of
+from scaler.client.surroundings import Cluster, address_around, is_around, patience_with, target_of
 from scaler.common import advance, dashboards
 from scaler.common.renewed_lock import RenewedLock
 from scaler.compatibility.client_arguments import (
@@ -92,9 +92,10 @@ class Client:
             serializer = task.serializer
         flags = (STREAM if stream_output else 0) | (PROFILE if profiling else 0)
         options = Options.make(flags=flags, **_inherited(task))
-        around = (context.surroundings() or {}).get("address") if address is None else None
-        if around and not originals and all(given is None for given in (name, timeout, reconnect, security)):
-            parts = shared_client(Address.parse(around).url, serializer)._parts
+        says_more = originals or any(given is not None for given in (address, name, timeout, reconnect, security))
+        around = None if says_more else address_around()
+        if around is not None:
+            parts = shared_client(around, serializer)._parts
             self._share(parts, options, Scope(parts.owner))
             return
         target, security = target_of(address, security)

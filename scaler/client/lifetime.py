@@ -14,7 +14,7 @@ from scaler.client.core import events as ev
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.io_thread import IOThread
 from scaler.client.io.reply import Reply
-from scaler.client.liveness import Liveness
+from scaler.client.liveness import CLOSED, Liveness
 from scaler.client.reactor import Reactor
 from scaler.client.values.stored_results import StoredResults
 from scaler.client.waiting.resolving import Resolver
@@ -165,7 +165,7 @@ class Lifetime:
     def _leave(self) -> None:
         liveness = self._liveness
         liveness.is_closed = True
-        liveness.failure = liveness.failure or ClientClosed("this client is disconnected: make a new Client")
+        liveness.failure = liveness.failure or ClientClosed(CLOSED)
         self._reactor.close()
         self._stored_results.close()
         self._io_thread.close()

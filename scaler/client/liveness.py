@@ -7,7 +7,8 @@ import weakref
 
 from scaler.errors import ClientClosed, ConnectionFailed, ForkedClient
 
-#: what is said to whoever uses a client of the process that this one was forked off
+#: what is said to whoever uses a client that has left, or one of the process that this one was forked off
+CLOSED = "this client is disconnected: make a new Client"
 FORKED = "this client, or Executor, was made before this process was forked: make a new one here"
 
 #: those of this process
@@ -46,7 +47,7 @@ class Liveness:
         """Raise `ForkedClient`, `ClientClosed` or `ConnectionFailed` if the client can't be used."""
         self.check_process()
         if self.is_closed:
-            raise ClientClosed("this client is disconnected: make a new Client")
+            raise ClientClosed(CLOSED)
         self.check_connection()
 
     def check_connection(self) -> None:

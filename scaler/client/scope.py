@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from scaler.client.future import Future
+from scaler.client.liveness import CLOSED
 from scaler.client.waiting.owner import ClientOwner
 from scaler.errors import ClientClosed, ScalerError
 
@@ -27,7 +28,7 @@ class Scope:
     def check(self) -> None:
         """Raise `ClientClosed` if it has left."""
         if self.is_closed:
-            raise ClientClosed("this client is disconnected: make a new Client")
+            raise ClientClosed(CLOSED)
 
     def noting(self, submit: Callable[..., Future]) -> Callable[..., Future]:
         """A function that submits a call, with what it makes noted here."""

@@ -27,9 +27,15 @@ class Cluster(Protocol):
         """The keys that it knows them by."""
 
 
+def address_around() -> str | None:
+    """The address of the cluster whose tasks this process runs; None if it runs none."""
+    address = (context.surroundings() or {}).get("address")
+    return Address.parse(address).url if address else None
+
+
 def surrounding_address() -> str | None:
     """The address of the cluster around the running task, else that in SCALER_ADDRESS; None if there is neither."""
-    address = (context.surroundings() or {}).get("address") or os.environ.get("SCALER_ADDRESS")
+    address = address_around() or os.environ.get("SCALER_ADDRESS")
     return Address.parse(address).url if address else None
 
 
@@ -46,7 +52,7 @@ def patience_with(target: Address, reconnect: float | None) -> float:
 
 def is_around(target: Address) -> bool:
     """This process runs tasks of the cluster whose scheduler is there."""
-    address = (context.surroundings() or {}).get("address")
+    address = address_around()
     return address is not None and target.for_client().url == Address.parse(address).for_client().url
 
 

@@ -36,6 +36,7 @@ def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     environment = {**os.environ, **start_environment.environment()}
     process = None
     try:
+        # Ctrl-C reaches it as well, and is for the program alone: until it can say so, the signal waits.
         with theirs, interrupts_blocked():
             process = subprocess.Popen(
                 command(program), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment

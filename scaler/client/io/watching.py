@@ -76,9 +76,11 @@ class Watcher:
 
     def _borrow_and_watch(self, is_over: Callable[[], bool], deadline: float | None, heed: Heed) -> None:
         connection = self._line.connection
+        if connection is None:
+            return
         try:
-            fd = -1 if connection is None else connection.fileno()
-            if connection is None or not self._poller.borrow(fd):
+            fd = connection.fileno()
+            if not self._poller.borrow(fd):
                 return
         except _CLOSED:
             return
