@@ -4,7 +4,7 @@ from simulator.scripted import FakeAgent
 
 from scaler.agent.core import events as ae
 from scaler.agent.state.suspects import MOST, Suspects
-from scaler.protocol.messages import LOST, NESTINGS, ClientDeparture, TaskResult, u32
+from scaler.protocol.messages import ERROR, LOST, NESTINGS, ClientDeparture, TaskResult, u32
 from scaler.worker_protocol import messages as wm
 
 C = FakeAgent.CLIENT
@@ -151,6 +151,18 @@ def test_a_row_whose_claimed_row_took_too_much_memory_runs_again_without_it() ->
     assert b" may take 1,000 bytes (worker_memory_limit), while it ran a task that this one" in bytes(message.bodies[0])
     fake.give(10, 0, 1, lost=u32([0, 1]))
     assert claims_below(fake) == [1]
+
+
+def test_what_a_row_before_had_claimed_is_not_said_of_the_one_that_is_suspected() -> None:
+    """Its process's page still had it of the row before, as that of the next one was being loaded."""
+    fake = FakeAgent(1, worker=1_000)
+    fake.give(10, 0, 1)
+    fake.handle(ae.Sampled({0: 2_000}))
+    number = next(iter(fake.core.state.workers.records[0].dispatches))
+    fake.handle(ae.WorkerExited(0, 100, 1 << 8, (number, -1), claimed=1))
+    (message,) = fake.heard(TaskResult)
+    assert list(message.outcomes) == [ERROR]
+    assert b"a task that this one" not in bytes(message.bodies[0])
 
 
 def test_suspects_are_bounded_and_go_with_their_client() -> None:

@@ -1,6 +1,7 @@
 """A worker has ended: its rows wait for another one; the one that it ran may end with it, as lost or with an error."""
 
 import signal
+from dataclasses import replace
 
 from scaler.agent.core import preloads, releasing, staging, starting, withdrawing
 from scaler.agent.core.events import DropObject, WorkerExited
@@ -30,9 +31,10 @@ def take_exit(state: HostState, out: Outgoing, event: WorkerExited) -> None:
     worker_moves.move(state, worker, GONE, describe_exit(event.status))
     releasing.lose_worker(state, out, event.slot)
     suspect, row = _suspect(worker, event.begun)
-    claimed = event.claimed if (suspect, row) == event.begun else -1
-    if _may_be_a_rows_doing(worker) or (claimed >= 0 and _took_too_much(worker)):
-        _note_suspects(state, worker, suspect, row, claimed)
+    if (suspect, row) != event.begun:  # whatever it has claimed, another row had
+        event = replace(event, claimed=-1)
+    if _may_be_a_rows_doing(worker) or (event.claimed >= 0 and _took_too_much(worker)):
+        _note_suspects(state, worker, suspect, row, event.claimed)
     for dispatch in list(worker.dispatches.values()):
         _end_dispatch(state, out, worker, dispatch, row if dispatch.number == suspect else -1, event)
     staging.evict(state, out, event.slot)
