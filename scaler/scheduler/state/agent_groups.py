@@ -119,12 +119,19 @@ class AgentGroup:
         elif agent not in self.busy:
             self.busy[agent] = None
             self.idle.pop(agent, None)
-        if (outstanding < 2 * workers) != (agent in self.shallow):
-            _toggle(self.shallow, agent)
-        if (outstanding <= load.window // 2) != (agent in self.open):
-            _toggle(self.open, agent)
-        if (outstanding > workers and (slots == 1 or slots in load.wide)) != (agent in self.surplus):
-            _toggle(self.surplus, agent)
+        # written out, as it is done for each result
+        if outstanding >= 2 * workers:
+            self.shallow.pop(agent, None)
+        elif agent not in self.shallow:
+            self.shallow[agent] = None
+        if outstanding > load.window // 2:
+            self.open.pop(agent, None)
+        elif agent not in self.open:
+            self.open[agent] = None
+        if outstanding <= workers or (slots > 1 and slots not in load.wide):
+            self.surplus.pop(agent, None)
+        elif agent not in self.surplus:
+            self.surplus[agent] = None
         self._stand()
         if self.wider:
             for width, group in self.wider.items():
