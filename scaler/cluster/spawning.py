@@ -31,7 +31,8 @@ def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         "import signal; signal.signal(2, signal.SIG_IGN); signal.pthread_sigmask(signal.SIG_UNBLOCK, {2}); "
         "from scaler.common.standard_descriptors import complete; complete(); "
         # nothing is garbage of what a module leaves behind: looking for it takes a tenth of the start
-        f"import gc; gc.disable(); from {module} import main; gc.freeze(); gc.enable(); main({theirs.fileno()})"
+        f"import gc; usual = gc.get_threshold(); gc.set_threshold(0); from {module} import main; "
+        f"gc.freeze(); gc.set_threshold(*usual); main({theirs.fileno()})"
     )
     environment = {**os.environ, **start_environment.environment()}
     process = None

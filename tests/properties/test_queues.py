@@ -250,8 +250,8 @@ class PriorityQueues(RuleBasedStateMachine):
     @rule(batch=batches, n=st.integers(1, 5), front=st.booleans())
     def add(self, batch: Batch, n: int, front: bool) -> None:
         lo, batch.rows = batch.rows, batch.rows + n
-        for queue in (self.rows, self.ready):
-            (queue.prepend if front else queue.append)(batch, lo, batch.rows)  # type: ignore[arg-type]
+        self.rows.put(batch, lo, batch.rows, front)  # type: ignore[arg-type]
+        (self.ready.prepend if front else self.ready.append)(batch, lo, batch.rows)  # type: ignore[arg-type]
         self.model += [(batch, row) for row in range(lo, batch.rows)]
 
     def _left(self, *spans: tuple[Batch, int, int]) -> None:

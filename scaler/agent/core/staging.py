@@ -149,7 +149,7 @@ def steal(state: HostState, out: Outgoing, slot: int, worth: float) -> bool:
     local = state.ready.local[slot]
     origin, lo, hi = local.take_last(1)
     if not pays(state, origin, lo, slot, worth):
-        local.append(origin, lo, hi)
+        local.put(origin, lo, hi)
         return False
     state.ready.settle(slot)
     wait = WaitingSpan(origin, lo, hi, origin.stored_for(lo), anywhere=True)

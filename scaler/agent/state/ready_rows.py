@@ -14,7 +14,7 @@ from scaler.common.spans import SpanQueue
 
 
 class RowQueue:
-    """One SpanQueue for each priority; all methods are those of SpanQueue, highest priority first.
+    """One SpanQueue for each priority; its methods are as those of SpanQueue, highest priority first.
 
     While there is one span only it is in none of them: so tasks come that are waited for one by one.
     """
@@ -82,20 +82,14 @@ class RowQueue:
             return mine.goes_before(others)
         return mine.arrival < others.arrival
 
-    def append(self, origin: RowRange, lo: int, hi: int) -> None:
-        """Queue rows that came."""
-        if self.rows:
-            self._of(origin).append(origin, lo, hi)
-        else:
+    def put(self, origin: RowRange, lo: int, hi: int, front: bool = False) -> None:
+        """Queue rows behind the others of their client, or before them: they had a place and lost it."""
+        if not self.rows:
             self._lone = origin, lo, hi
-        self.rows += hi - lo
-
-    def prepend(self, origin: RowRange, lo: int, hi: int) -> None:
-        """Queue rows that a worker gave back."""
-        if self.rows:
+        elif front:
             self._of(origin).prepend(origin, lo, hi)
         else:
-            self._lone = origin, lo, hi
+            self._of(origin).append(origin, lo, hi)
         self.rows += hi - lo
 
     def take(self, rows: int, us: float | None = None) -> tuple[RowRange, int, int]:
@@ -177,7 +171,7 @@ class ReadyRows:
             queue = self.wide
         else:
             queue = self.general if slot is None else self.local.setdefault(slot, RowQueue())
-        (queue.prepend if front else queue.append)(origin, lo, hi)
+        queue.put(origin, lo, hi, front)
 
     def of(self, slot: int) -> tuple[RowQueue, int | None] | None:
         """The queue that the worker of a slot takes from next, and whose it is; its own goes first if it may."""

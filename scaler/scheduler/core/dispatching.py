@@ -14,7 +14,7 @@ def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list
     source, flags = batch.task, batch.task.flags
     if batch.lineage is not None and any(batch.is_recomputing(lo, hi) for lo, hi in spans):
         flags |= APART  # the scheduler needs each value, and does not look into a list that a worker wrote
-    lost = u32(chain.from_iterable(batch.lost_in(spans))) if batch.attempts is not None else u32()
+    lost = batch.lost_in(spans)
     if (
         source.form == EACH
         and batch.needs is None

@@ -12,11 +12,12 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import field
 from enum import IntEnum
+from itertools import chain
 from sys import byteorder
 
 from scaler.common.records import entity, record
 from scaler.common.spans import runs_of
-from scaler.protocol.messages import Task
+from scaler.protocol.messages import Task, u32
 from scaler.scheduler.state.function_records import FunctionRecord, Tally
 
 #: rows in one place that are looked at one by one
@@ -192,14 +193,17 @@ class Batch:
         """A row came back from an agent that could not get what it needs."""
         return self.attempts is not None and row in self.attempts.returns
 
-    def lost_in(self, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """The rows of these spans that were lost with a worker before, as spans."""
-        losses = self.attempts.losses if self.attempts is not None else {}
-        for lo, hi in spans if losses else ():
-            if hi - lo <= len(losses):
-                yield from runs_of([row for row in range(lo, hi) if row in losses])
-            else:
-                yield from runs_of(sorted(row for row in losses if lo <= row < hi))
+    def lost_in(self, spans: list[tuple[int, int]]) -> array[int]:
+        """The rows of these spans that were lost with a worker before: first, end, first, end and so on."""
+        found = u32()
+        if self.attempts is None or not self.attempts.losses:
+            return found
+        losses = self.attempts.losses
+        for lo, hi in spans:
+            few = hi - lo <= len(losses)
+            rows = [row for row in range(lo, hi) if row in losses] if few else [row for row in losses if lo <= row < hi]
+            found.extend(chain.from_iterable(runs_of(sorted(rows))))
+        return found
 
     def are_in(self, lo: int, hi: int, place: int) -> bool:
         """All rows [lo, hi) are in this place."""
