@@ -12,7 +12,7 @@ from scaler.client.core.options import DEEPEST, Options
 from scaler.client.future import Future
 from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
-from scaler.client.scope import Scope
+from scaler.client.scope import PartOfSession, Scope, WholeSession
 from scaler.client.submitting.map_sending import items_of
 from scaler.client.surroundings import Cluster, address_around, is_around, patience_with, target_of
 from scaler.common import advance, dashboards
@@ -66,8 +66,8 @@ class Client:
     _parts: ClientParts
     #: of the tasks that are submitted through this one
     _options: Options
-    #: what it has submitted, if it shares the session with others that are none of its views
-    _scope: Scope | None
+    #: what it ends by leaving
+    _scope: Scope
 
     @takes_in_order(IN_ORDER, lambda given: len(given) > 2)
     def __init__(
@@ -96,23 +96,19 @@ class Client:
         around = None if says_more else address_around()
         if around is not None:
             parts = shared_client(around, serializer)._parts
-            self._share(parts, options, Scope(parts.owner))
+            self._share(parts, options, PartOfSession(parts))
             return
         target, security = target_of(address, security)
         if timeout is None and is_around(target):
             # the scheduler was there a moment ago: if it is gone it may be about to come back
             timeout = patience_with(target, reconnect)
         name = name or f"{os.uname().nodename}-{os.getpid()}"
-        self._share(connect(target, security, name, timeout, reconnect, serializer), options, None)
+        parts = connect(target, security, name, timeout, reconnect, serializer)
+        self._share(parts, options, WholeSession(parts))
 
-    def _share(self, parts: ClientParts, options: Options, scope: Scope | None) -> None:
+    def _share(self, parts: ClientParts, options: Options, scope: Scope) -> None:
         self._parts, self._options, self._scope = parts, options, scope
-        self._template_of = parts.templates.of
-        self._submit = parts.submission.submit if scope is None else scope.noting(parts.submission.submit)
-
-    def _check(self) -> None:
-        if self._scope is not None:
-            self._scope.check()
+        self._template_of, self._submit = parts.templates.of, scope.submit
 
     # ---- tasks -----------------------------------------------------------------------------------------------------
     def submit(
@@ -178,7 +174,7 @@ class Client:
         when a worker has nothing to do. Ctrl-C takes back all of them, those that run too. `capabilities`: as in
         `with_options`.
         """
-        self._check()
+        self._scope.check()
         items = items_of(iterables_of(originals, iterables) if originals else iterables)
         options = self._options.changed(capabilities=capabilities)
         return self._parts.maps.send(fn, options, items).results(timeout, items)
@@ -192,7 +188,7 @@ class Client:
         capabilities: Iterable[str] | None = None,
     ) -> list[Any]:
         """`map` whose items are sequences of arguments, whatever their type."""
-        self._check()
+        self._scope.check()
         items = [tuple(item) for item in iterable]
         options = self._options.changed(capabilities=capabilities)
         return self._parts.maps.send(fn, options, items, False).results(timeout, items)
@@ -244,10 +240,9 @@ class Client:
         `order` gives each key a priority, smallest first; without it few values are kept at a time. `options`: for some
         keys what `with_options` takes, on top of this client's; they hold for the tasks of these keys alone.
         """
-        self._check()
+        self._scope.check()
         futures = self._parts.graphs.submit(nodes, keys, order, options or {}, self._options)
-        if self._scope is not None:
-            self._scope.note(futures)
+        self._scope.note(futures)
         return futures
 
     # ---- objects ---------------------------------------------------------------------------------------------------
@@ -265,7 +260,7 @@ class Client:
                 stacklevel=2,
             )
             obj, name = name, obj
-        self._check()
+        self._scope.check()
         return self._parts.objects.send(obj, name)
 
     # ---- durable jobs ----------------------------------------------------------------------------------------------
@@ -309,7 +304,7 @@ class Client:
     def _jobs(self) -> Jobs:
         from scaler.client.jobs.jobs import jobs_of  # here, as few want it and all would load it
 
-        self._check()
+        self._scope.check()
         return jobs_of(self._parts)
 
     # ---- control ---------------------------------------------------------------------------------------------------
@@ -353,11 +348,8 @@ class Client:
 
         One that a task was given, or made by `Client()`, cancels what it has submitted itself.
         """
-        self._check()
-        if self._scope is not None:
-            self._scope.cancel_all()
-        else:
-            self._parts.lifetime.clear(self._parts.templates.forget, self._parts.uploads.clear)
+        self._scope.check()
+        self._scope.clear()
 
     def disconnect(self, fetch_results: bool = True) -> None:
         """Leave the cluster; what is under way is cancelled. Blocks shortly. A second call does nothing.
@@ -366,10 +358,7 @@ class Client:
         that, which takes as long as their bytes take, half a minute at most; with `fetch_results=False` they are
         given up, and raise `ConnectionFailed`. In a task, whose worker's session goes on, neither is needed.
         """
-        if self._scope is not None:
-            self._scope.leave()
-        else:
-            self._parts.lifetime.disconnect(fetch_results)
+        self._scope.leave(fetch_results)
 
     close = disconnect
 
@@ -406,18 +395,16 @@ class Client:
     @property
     def closed(self) -> bool:
         """It was disconnected."""
-        return self._parts.liveness.is_closed or (self._scope is not None and self._scope.is_closed)
+        return self._scope.is_closed
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, KeyboardInterrupt):
-            self.disconnect()
-        elif self._scope is not None:
+        if isinstance(error, KeyboardInterrupt):
             self._scope.leave_at_once()
         else:
-            self._parts.lifetime.leave_at_once()
+            self.disconnect()
 
     @property
     def dashboard_link(self) -> str | None:
@@ -440,7 +427,7 @@ class Client:
 class _View(Client):
     """A client whose tasks have other options; everything else is shared."""
 
-    def __init__(self, parts: ClientParts, options: Options, scope: Scope | None = None) -> None:
+    def __init__(self, parts: ClientParts, options: Options, scope: Scope) -> None:
         self._share(parts, options, scope)
 
 
@@ -487,7 +474,7 @@ def _in_task(
     inherited = _inherited(task)
     if task is not None:
         inherited["priority"] = max(own.priority, task.priority)
-    return _View(client._parts, own.replace(**inherited), Scope(client._parts.owner))
+    return _View(client._parts, own.replace(**inherited), PartOfSession(client._parts))
 
 
 __all__ = ["Client", "parts_of", "shared_client"]

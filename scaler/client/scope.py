@@ -1,67 +1,137 @@
-"""What one client has submitted of those that share a session: leaving ends that, and nothing of the others."""
+"""What leaving a client ends: all of its session, or what it has submitted itself where others share the session."""
 
 from __future__ import annotations
 
 import contextlib
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from scaler.client.future import Future
 from scaler.client.liveness import CLOSED
-from scaler.client.waiting.owner import ClientOwner
+from scaler.client.parts import ClientParts
 from scaler.errors import ClientClosed, ScalerError
 
 
-class Scope:
+class Scope(Protocol):
     """Of one client and its views. Any thread."""
 
-    __slots__ = ("_futures", "_owner", "is_closed")
+    @property
+    def submit(self) -> Callable[..., Future]:
+        """What submits a call, as of the `Submission`."""
+        ...
 
-    def __init__(self, owner: ClientOwner) -> None:
-        self._owner = owner
-        #: by their `id()`; those that are under way are held by the session
-        self._futures: weakref.WeakValueDictionary[int, Future] = weakref.WeakValueDictionary()
-        #: it has left
-        self.is_closed = False
+    @property
+    def is_closed(self) -> bool:
+        """It has left, or the session is over."""
+        ...
 
     def check(self) -> None:
-        """Raise `ClientClosed` if it has left."""
-        if self.is_closed:
-            raise ClientClosed(CLOSED)
-
-    def noting(self, submit: Callable[..., Future]) -> Callable[..., Future]:
-        """A function that submits a call, with what it makes noted here."""
-        futures = self._futures
-
-        def noted(*call: Any) -> Future:
-            self.check()
-            future = submit(*call)
-            futures[id(future)] = future
-            return future
-
-        return noted
+        """Raise `ClientClosed` if it has left; where the session is over its own parts say so."""
+        ...
 
     def note(self, futures: Iterable[Future]) -> None:
-        """These were made by it."""
-        self._futures.update({id(future): future for future in futures})
+        """These were made by it, and not by `submit`."""
+        ...
 
-    def leave(self) -> None:
-        """Take back what is under way; blocks until the scheduler has answered, for seconds."""
-        self.is_closed = True
-        self.cancel_all()
+    def clear(self) -> None:
+        """Cancel all that is under way, what runs, too. Blocks until the scheduler has answered, for seconds."""
+        ...
+
+    def leave(self, is_fetching: bool) -> None:
+        """Take back what is under way, and be closed; blocks like `clear`. Fetch what would be lost by that first."""
+        ...
 
     def leave_at_once(self) -> None:
         """`leave` for somebody who was interrupted: blocks for a moment."""
-        self.is_closed = True
-        self._owner.abandon(self._under_way())
+        ...
 
-    def cancel_all(self) -> None:
-        """Cancel all that is under way, what runs, too. Blocks like `leave`."""
+
+class WholeSession:
+    """All of a session: a `Scope` that ends it, and forgets what it has sent."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: ClientParts) -> None:
+        self._parts = parts
+
+    @property
+    def submit(self) -> Callable[..., Future]:
+        """As of a `Scope`."""
+        return self._parts.submission.submit
+
+    @property
+    def is_closed(self) -> bool:
+        """As of a `Scope`."""
+        return self._parts.liveness.is_closed
+
+    def check(self) -> None:
+        """As of a `Scope`."""
+
+    def note(self, futures: Iterable[Future]) -> None:
+        """As of a `Scope`."""
+
+    def clear(self) -> None:
+        """As of a `Scope`; all objects and functions at the cluster are forgotten as well."""
+        self._parts.lifetime.clear(self._parts.templates.forget, self._parts.uploads.clear)
+
+    def leave(self, is_fetching: bool) -> None:
+        """As of a `Scope`."""
+        self._parts.lifetime.disconnect(is_fetching)
+
+    def leave_at_once(self) -> None:
+        """As of a `Scope`."""
+        self._parts.lifetime.leave_at_once()
+
+
+class PartOfSession:
+    """What was submitted through one of the clients that share a session: a `Scope` that ends nothing of the others."""
+
+    __slots__ = ("_futures", "_has_left", "_parts")
+
+    def __init__(self, parts: ClientParts) -> None:
+        self._parts = parts
+        #: by their `id()`; those that are under way are held by the session
+        self._futures: weakref.WeakValueDictionary[int, Future] = weakref.WeakValueDictionary()
+        self._has_left = False
+
+    @property
+    def is_closed(self) -> bool:
+        """As of a `Scope`."""
+        return self._has_left or self._parts.liveness.is_closed
+
+    def check(self) -> None:
+        """As of a `Scope`."""
+        if self._has_left:
+            raise ClientClosed(CLOSED)
+
+    def submit(self, *call: Any) -> Future:
+        """As of a `Scope`."""
+        self.check()
+        future = self._parts.submission.submit(*call)
+        self._futures[id(future)] = future
+        return future
+
+    def note(self, futures: Iterable[Future]) -> None:
+        """As of a `Scope`."""
+        self._futures.update({id(future): future for future in futures})
+
+    def clear(self) -> None:
+        """As of a `Scope`."""
         futures = self._under_way()
         if futures:
             with contextlib.suppress(ScalerError):  # the session is over, and they are with it
-                self._owner.cancel(futures, force=True)
+                self._parts.owner.cancel(futures, force=True)
+
+    def leave(self, is_fetching: bool) -> None:
+        """As of a `Scope`; as the session goes on nothing would be lost."""
+        self._has_left = True
+        self.clear()
+
+    def leave_at_once(self) -> None:
+        """As of a `Scope`."""
+        self._has_left = True
+        self._parts.owner.abandon(self._under_way())
 
     def _under_way(self) -> list[Future]:
         found = [known() for known in self._futures.valuerefs()]  # which other threads may add to meanwhile

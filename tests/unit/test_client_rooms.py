@@ -25,6 +25,7 @@ from scaler.client.io.driver import SessionDriver
 from scaler.client.io.wakeup import Wakeup
 from scaler.client.liveness import Liveness
 from scaler.client.reference import ObjectOwner
+from scaler.client.scope import WholeSession
 from scaler.client.waiting.cancellations import SOON, Cancellations
 from scaler.client.waiting.owner import ClientOwner
 from scaler.errors import ConnectionFailed
@@ -108,7 +109,7 @@ def test_a_future_of_another_client_is_not_cancelled_in_the_place_of_ones_own():
 
 def test_views_share_everything_but_the_options():
     parts = Mock()
-    view = _View(parts, Options.make(priority=1))
+    view = _View(parts, Options.make(priority=1), WholeSession(parts))
     other = view.with_options(retries=3).with_options(priority=2)
     assert isinstance(other, Client)
     assert parts_of(other) == (parts, Options.make(priority=3, retries=3))
