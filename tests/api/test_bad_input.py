@@ -25,6 +25,7 @@ from scaler import (
     TaskError,
 )
 from scaler.client.client import parts_of
+from scaler.client.scope import WholeSession
 from scaler.client.submitting import templates
 from scaler.client.values.stores import Stores
 
@@ -441,7 +442,7 @@ def test_what_the_scheduler_refuses_again_and_again_is_not_said_for_ever(start_c
     cluster = start_cluster(1)
     client, other = connect(cluster), connect(cluster)
     parts, options = parts_of(client)
-    wrong = type(client.with_options(priority=1))(parts, options.replace(timeout=2e9))
+    wrong = type(client.with_options(priority=1))(parts, options.replace(timeout=2e9), WholeSession(parts))
     with pytest.raises(ConnectionFailed, match=r"refuses what this client says: .*a timeout is a positive number"):
         wrong.submit(double, 1).result(10)
     with pytest.raises(ConnectionFailed, match="refuses what this client says"):

@@ -9,6 +9,7 @@ import itertools
 import multiprocessing
 import os
 import re
+import sys
 import threading
 import time
 import weakref
@@ -483,6 +484,7 @@ def test_the_interpreter_waits_for_what_is_under_way(scripts):
     assert text == "forgotten\nexit True\ncannot schedule new futures after interpreter shutdown\n"
 
 
+@pytest.mark.skipif((3, 12) <= sys.version_info < (3, 12, 2), reason="this Python starts no thread at its end")
 def test_a_program_that_only_waits_for_calls_at_its_end_says_so(scripts, tmp_path):
     text = scripts.run(
         """

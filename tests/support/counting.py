@@ -3,7 +3,7 @@
 import gc
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 
@@ -27,6 +27,14 @@ def calls_of(work: Callable[[], Any]) -> int:
 
 def steps_of(work: Callable[[], Any]) -> int:
     """Steps of the interpreter while this is done, in Python's functions: loops count by their turns."""
+    gc.disable()
+    try:
+        return _traced(work) if sys.version_info < (3, 12) else _monitored(work)
+    finally:
+        gc.enable()
+
+
+def _traced(work: Callable[[], Any]) -> int:
     total = 0
 
     def note(frame: FrameType, event: str, argument: object) -> Any:
@@ -36,11 +44,30 @@ def steps_of(work: Callable[[], Any]) -> int:
         return note
 
     before = sys.gettrace()
-    gc.disable()
     sys.settrace(note)
     try:
         work()
     finally:
         sys.settrace(before)
-        gc.enable()
+    return total
+
+
+def _monitored(work: Callable[[], Any]) -> int:
+    """Python 3.12.1 traces a function's steps only the first time."""
+    assert sys.version_info >= (3, 12)
+    total, monitoring = 0, sys.monitoring
+    instruction = monitoring.events.INSTRUCTION
+
+    def note(code: CodeType, offset: int) -> None:
+        nonlocal total
+        total += 1
+
+    monitoring.use_tool_id(monitoring.PROFILER_ID, "steps")
+    try:
+        monitoring.register_callback(monitoring.PROFILER_ID, instruction, note)
+        monitoring.set_events(monitoring.PROFILER_ID, instruction)
+        work()
+    finally:
+        monitoring.set_events(monitoring.PROFILER_ID, 0)
+        monitoring.free_tool_id(monitoring.PROFILER_ID)
     return total
