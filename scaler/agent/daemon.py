@@ -14,6 +14,7 @@ import math
 import os
 import signal
 import time
+from typing import NamedTuple
 
 from scaler.agent.alive_file import AliveFile
 from scaler.agent.core.events import Event, Welcomed
@@ -72,6 +73,16 @@ WALLTIME_PARTS = 4
 LATER_BYTES = 1024
 #: what the documents call it; objects are released by reference counting, so nothing waits for it
 OBJECT_RETENTION_SECONDS = 3600
+
+
+class _Reached(NamedTuple):
+    """A scheduler is there."""
+
+    connection: Connection
+    #: the one of its addresses
+    address: Address
+    #: where this machine is, as the scheduler sees it; None if that is not known
+    host: str | None
 
 
 class Daemon:
@@ -136,9 +147,7 @@ class Daemon:
         self.is_unfit = False
         self._connection: Connection | None = None
         #: it makes a connection, or finds that there will be none
-        self._connecting: SideThread[bool, Connection | None] = SideThread(
-            "scaler-connect", self._connect, self._give_up
-        )
+        self._connecting: SideThread[bool, _Reached | None] = SideThread("scaler-connect", self._connect, self._give_up)
         self.loop.watch(self._connecting.fileno(), self._connecting)
         self._planned: float | None = None
         self._later = LaterModules((*LATER, *OF_DAEMONS), time.monotonic())
@@ -192,7 +201,8 @@ class Daemon:
         while self.failure is None:
             address, patience = self._candidates.current, PROBE if self._candidates.others else 5.0
             try:
-                self._connecting.tell(connect(address, self._security, patience, max_message_bytes=self._limit))
+                connection = connect(address, self._security, patience, max_message_bytes=self._limit)
+                self._connecting.tell(_Reached(connection, address, address.way()))
                 return
             except ConnectionFailed as error:
                 self._candidates.turn(time.monotonic(), isinstance(error, ConnectionTimeout))
@@ -214,16 +224,19 @@ class Daemon:
         made = next(iter(self._connecting.take()), None)
         if made is None:
             return
-        self._connection = made
+        self._connection = made.connection
         if self._initiator.welcome is None and self._shell.widen_store(self._address):
             self._initiator.introduce(data=self._shell.store[2])
+        elif self._shell.move_store(made.address, made.host):
+            self._initiator.introduce(data=self._shell.store[2])
+            logger.info("this host has another address: its store is found at %s now", self._shell.store[2])
         self._shell.introduced()
         now = time.monotonic()
         if self._ends < math.inf:
             self._initiator.introduce(walltime=max(1, round(1000 * (self._ends - now))))
         self._initiator.introduce(leaving=int(self._shell.leaving))
         self._send(self._initiator.greet(now))
-        self.loop.watch(made.fileno(), self)
+        self.loop.watch(made.connection.fileno(), self)
 
     def _drop_connection(self, reason: str) -> None:
         connection, self._connection = self._connection, None

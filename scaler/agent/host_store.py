@@ -152,6 +152,25 @@ class HostStore:
         loop.watch(self._listen(security, self._everywhere(scheduler.host), scheduler.host).fileno(), self)
         return True
 
+    def move(self, scheduler: Address, host: str | None) -> bool:
+        """The scheduler is at this address now, and is reached from this `host`, if that is known.
+
+        Others find the store there from now on, if it listens there; whether that is new. To be called for each new
+        connection: a host may have no address yet when an agent starts, and get another one at any time.
+        """
+        transfer = self._transfer
+        if transfer is None or self._scheduler_host is None:
+            return False
+        self._scheduler_host = scheduler.host
+        bound = transfer.address
+        if host is None or bound.is_loopback or (":" in host and ":" not in bound.host):
+            return False
+        before, self._address = self._address, Address(host, bound.port).url
+        if self._address == before:
+            return False
+        transfer.advertise(self._address)
+        return True
+
     def watch(self, loop: Loop) -> None:
         """Have the loop wake up for what other threads have done."""
         loop.watch(self._spiller.fileno(), self)

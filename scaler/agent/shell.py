@@ -171,6 +171,10 @@ class AgentShell:
         """See `HostStore.widen`."""
         return self._store.widen(scheduler, self._loop)
 
+    def move_store(self, scheduler: Address, host: str | None) -> bool:
+        """See `HostStore.move`."""
+        return self._store.move(scheduler, host)
+
     @property
     def wake(self) -> float | None:
         """When `gather` and the core should be called again though nothing happened."""

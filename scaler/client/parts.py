@@ -126,7 +126,7 @@ def connect(
     """
     wire = _connected(address, security, name, timeout, patience_with(address, reconnect))
     driver, liveness = wire.driver, wire.liveness
-    values = _values(wire, address, security, serializer)
+    values = _values(wire, security, serializer)
     codec, arguments, stored_results = values.codec, values.arguments, values.stored_results
 
     cancellations, claims, task_warnings = Cancellations(driver), Claims(), TaskWarnings()
@@ -178,12 +178,12 @@ def _connected(address: Address, security: Security, name: str, timeout: float |
     return _Wire(liveness, line, poller, driver, connector)
 
 
-def _values(wire: _Wire, address: Address, security: Security, serializer: AnySerializer | None) -> _Values:
+def _values(wire: _Wire, security: Security, serializer: AnySerializer | None) -> _Values:
     driver = wire.driver
     codec, remembered, reply = ValueCodec(serializer), RememberedValues(), Reply()
     background = CallbackThread("scaler-client-provides")
     questions = StoreQuestions(driver, wire.liveness)
-    stores = Stores(driver, questions, address, security, remembered.forget_unneeded)
+    stores = Stores(driver, questions, lambda: wire.connector.current, security, remembered.forget_unneeded)
     uploads = Uploads(driver, stores, remembered)
     provider = ValueProvider(driver, codec, stores, uploads, background)
     io_thread = IOThread(driver, wire.line, wire.poller, wire.connector, reply, wire.liveness)

@@ -62,6 +62,14 @@ class Lost(NamedTuple):
     reason: str
 
 
+class Moved(NamedTuple):
+    """An agent goes on with its session, and others fetch objects from it at another address now."""
+
+    number: int
+    #: as in `Hello`
+    data: str
+
+
 class Stirred(NamedTuple):
     """A part of a message has come of a peer: it is not silent."""
 
@@ -137,8 +145,9 @@ class _Session:
     id: int
     #: the connection that it was heard over last
     connection: int
-    #: how it introduced itself
+    #: how it introduced itself, and where others fetch objects from it
     role: str
+    data: str
     channel: Channel = field(default_factory=Channel)
     #: it has left too much unread
     lags: bool = False
@@ -172,7 +181,9 @@ class Acceptor:
         #: what the core is to be told of clients that don't read what it sends, or do again, and of who only asks
         self.unread: list[Unread | Lost] = []
 
-    def receive(self, connection: int, envelope: Envelope, workers: int) -> tuple[Joined | Received | Lost, ...]:
+    def receive(
+        self, connection: int, envelope: Envelope, workers: int
+    ) -> tuple[Joined | Moved | Received | Lost, ...]:
         """A message came over a connection; `workers` are those of the cluster."""
         seq, ack, message = envelope
         if isinstance(message, Hello):
@@ -242,7 +253,7 @@ class Acceptor:
 
         It is given the number that it had, unless somebody else has it.
         """
-        session = _Session(self._number_for(hello), hello.session, _NOWHERE, hello.role)
+        session = _Session(self._number_for(hello), hello.session, _NOWHERE, hello.role, hello.data)
         self._by_number[session.number] = session
         return session.number
 
@@ -351,7 +362,7 @@ class Acceptor:
     def _refuse(self, connection: int, reason: str, last: bool = False, elsewhere: bool = False) -> None:
         self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason, elsewhere), last))
 
-    def _receive_hello(self, connection: int, hello: Hello, workers: int) -> tuple[Joined | Lost, ...]:
+    def _receive_hello(self, connection: int, hello: Hello, workers: int) -> tuple[Joined | Moved | Lost, ...]:
         terms = self._terms
         refusal = self._compatibility.refusal(hello)
         if refusal is not None:
@@ -376,7 +387,7 @@ class Acceptor:
                 self._refuse(connection, f"this peer {false}", last=True)
                 return ()
         if session is None:
-            session = _Session(self._number_for(hello), hello.session, connection, hello.role)
+            session = _Session(self._number_for(hello), hello.session, connection, hello.role, hello.data)
             self._by_number[session.number] = self._by_id[hello.session] = session
             self._compatibility.admit(session.number, hello)
         else:
@@ -395,4 +406,7 @@ class Acceptor:
         self.outgoing += [Outgoing(connection, *rest) for rest in session.channel.resume(hello.received)]
         if session.lags and session.channel.unread < before:
             self._tell_unread(session)
-        return ()
+        if hello.data == session.data:
+            return ()
+        session.data = hello.data
+        return (Moved(session.number, hello.data),)

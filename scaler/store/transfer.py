@@ -130,10 +130,16 @@ class Transfer:
         return self._results.take()
 
     def advertise(self, address: str) -> None:
-        """Where other hosts can reach this store, tcp://host:port. Until it is known, none is sent here."""
+        """Where other hosts can reach this store, tcp://host:port. Until it is known, none is sent here.
+
+        If that has changed, nothing comes any more over connections from where this host was: they are made anew.
+        """
 
         def told() -> None:
             self._fetching.own = address
+            for other in list(self._links):
+                self._hang(other)
+                self._fetching.lost(other, "this host has another address now", time.monotonic())
 
         self._do(told)
 

@@ -133,6 +133,10 @@ class Address:
 
     def reached_from(self) -> str:
         """The host of this machine by which it reaches this address. Blocks while a name is looked up."""
+        return self.way() or socket.gethostname()
+
+    def way(self) -> str | None:
+        """As `reached_from`; None if there is no way to it for now."""
         if self.is_loopback:
             return self.host
         with contextlib.suppress(ConnectionFailed):
@@ -141,7 +145,7 @@ class Address:
                 with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
                     probe.connect((address.host, address.port or 1))  # a route look-up: nothing is sent
                     return str(probe.getsockname()[0])
-        return socket.gethostname()
+        return None
 
     def is_of_this_machine(self) -> bool:
         """True if the numeric host is an address of this machine: the kernel would reach it from itself."""

@@ -230,3 +230,17 @@ def test_hosts_that_share_a_kernel_and_its_boot_but_no_memory_read_each_others_v
         script = host.start_script(BOTH_WAYS, middle.url())
         script.says("right")
         assert script.ends(5) == 0
+
+
+def test_an_agent_that_gets_another_address_serves_other_hosts_from_there(network):
+    middle, one, other = network.host("middle"), network.host("one"), network.host("other")
+    middle.start_scheduler(*QUICK)
+    agent = one.start_agent(middle.url(), 1, "--capabilities", "one")
+    other.start_agent(middle.url(), 1, "--capabilities", "other")
+    script = other.start_script(BOTH_WAYS, middle.url())  # all know where all are
+    script.says("right")
+    one.move("10.77.0.99")
+    agent.says(r"another address: its store is found at tcp://10\.77\.0\.99:")
+    script = other.start_script(BOTH_WAYS, middle.url())
+    script.says("right")
+    assert script.ends(5) == 0

@@ -116,6 +116,12 @@ class Host(Holder):
         path.write_text(textwrap.dedent(text))
         return self.start("script", sys.executable, str(path), *arguments)
 
+    def move(self, address: str) -> None:
+        """Have another address on the first wire from now on; connections of the one before hear nothing any more."""
+        wire, before = next(iter(self.addresses.items()))
+        self.addresses[wire] = address
+        self.ip(f"address del {before}/24 dev eth0", f"address add {address}/24 dev eth0")
+
     def sent_bytes(self, interface: str = "eth0") -> int:
         """Return what has left through an interface, headers included."""
         with open(f"/proc/{self.pid}/net/dev") as file:

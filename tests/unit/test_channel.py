@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from simulator.scripted import hello
 
-from scaler.protocol.acceptor import Acceptor, Joined, Lost, Outgoing, Received, Terms
+from scaler.protocol.acceptor import Acceptor, Joined, Lost, Moved, Outgoing, Received, Terms
 from scaler.protocol.channel import ACK_EVERY, Channel, Envelope, FalseAck, Gap
 from scaler.protocol.hello import hello_of
 from scaler.protocol.messages import Ack, BalanceRequest, Heartbeat, Hello, Refused, Welcome
@@ -101,6 +101,16 @@ def test_a_second_hello_from_another_connection_goes_on_where_it_was() -> None:
     assert [(out.connection, out.seq) for out in again] == [(4, 2), (4, 3)]
     assert list(these.disconnect(3)) == []
     assert list(these.disconnect(4)) == [Lost(1, "its connection closed")]
+
+
+def test_the_core_hears_of_an_agent_that_comes_back_from_another_address() -> None:
+    these = sessions()
+    said = []
+    for connection, place in enumerate(["tcp://here:1", "tcp://here:1", "tcp://there:1", "tcp://there:1"]):
+        greeting = hello("agent", "peer")
+        greeting.session, greeting.data = 1, place
+        said.append(arrive(these, connection, 0, greeting)[0])
+    assert said[1:] == [[], [Moved(1, "tcp://there:1")], []]
 
 
 def test_a_connection_has_one_session() -> None:

@@ -49,8 +49,9 @@ class Host:
         self.rooms = 0
         remembered = RememberedValues(clock=lambda: self.now)
         questions = StoreQuestions(self.driver, self.liveness)
-        scheduler = Address.parse("tcp://127.0.0.1:1")
-        self.stores = Stores(self.driver, questions, scheduler, Security.none(), self.make_room)
+        #: where the scheduler is
+        self.scheduler = Address.parse("tcp://127.0.0.1:1")
+        self.stores = Stores(self.driver, questions, lambda: self.scheduler, Security.none(), self.make_room)
         self.values = Uploads(self.driver, self.stores, remembered)
         self.driver.scheduler = self.answer
         self.driver.react = self.react
@@ -418,6 +419,16 @@ def test_a_store_whose_address_makes_no_sense_is_left_out(host):
     assert place.agent == AGENT
     with pytest.raises(ObjectMissing, match="the store of agent 8"):
         host.stores._readable_of(8)
+
+
+def test_the_store_beside_the_scheduler_is_looked_for_where_the_scheduler_is_now(host, monkeypatch):
+    found = []
+    monkeypatch.setattr(stores_module, "NetworkStore", lambda address, security: found.append(address))
+    host.driver.scheduler = lambda message: [StoreOffers(u32([AGENT]), ("",), ("",), ("tcp://127.0.0.1:5",))]
+    for place in ("tcp://one:1", "tcp://other:1"):
+        host.scheduler = Address.parse(place)
+        host.stores._find(anew=True)
+    assert found == ["tcp://one:5", "tcp://other:5"]
 
 
 @pytest.mark.parametrize("timeout", [None, 20.0])

@@ -83,6 +83,33 @@ def test_a_store_listens_at_the_port_that_is_wanted(tmp_path: Path, monkeypatch:
         made.close()
 
 
+def test_a_store_is_found_where_its_host_is_reached_now(store: HostStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Address, "way", lambda self: None)  # the host has just started, and has no address yet
+    scheduler = Address.parse("tcp://10.0.0.1:2345")
+    store.open(Security.none(), scheduler, on_its_host=False)
+    port = Address.parse(store.address).port
+    for host, is_new, found in [
+        ("10.0.0.7", True, "10.0.0.7"),
+        ("10.0.0.7", False, "10.0.0.7"),
+        (None, False, "10.0.0.7"),
+        ("10.0.0.8", True, "10.0.0.8"),
+        ("fd00::7", False, "10.0.0.8"),  # where it does not listen
+    ]:
+        assert store.move(scheduler, host) is is_new
+        assert store.hello[2] == f"tcp://{found}:{port}"
+
+
+def test_a_store_on_the_schedulers_own_host_is_looked_for_where_the_scheduler_is_now(
+    store: HostStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Address, "way", lambda self: "10.0.0.7")
+    pair = Address.parse("tcp://10.0.0.1:2345,tcp://10.0.0.2:2345")
+    store.open(Security.none(), pair, on_its_host=False)
+    assert store._reachable("tcp://127.0.0.1:5") == "tcp://10.0.0.1:5"
+    assert not store.move(pair.each[1], "10.0.0.7")
+    assert store._reachable("tcp://127.0.0.1:5") == "tcp://10.0.0.2:5"
+
+
 def _is_cut(path: Path) -> None:
     os.truncate(path, 100)
 

@@ -18,6 +18,7 @@ from scaler.protocol.messages import (
     STORED_OBJECT,
     VALUES_EACH,
     VALUES_LIST,
+    AgentsInUse,
     Heartbeat,
     Neighbours,
     ObjectAnnounce,
@@ -39,7 +40,7 @@ from scaler.protocol.messages import (
 )
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.core import placement
-from scaler.scheduler.core.events import Forget, StartStore
+from scaler.scheduler.core.events import Forget, Moved, StartStore
 from scaler.scheduler.core.placement import FASTEST, SLOWEST
 from scaler.scheduler.state.validate import thorough
 from scaler.serialize.record import decode_error
@@ -171,6 +172,30 @@ def test_an_agent_is_told_where_to_fetch_before_it_has_to() -> None:
     assert told[1].holders.tolist() == [first]
     fake.report(second, client, result(20, 0, 1))
     fake.say(client, task(30, 1, dependency_counts=u32([1]), dependencies=u64([5]), capabilities=("gpu",)))
+    assert [type(message) for message in fake.heard(second)] == [Task]
+
+
+def test_those_who_know_of_an_agent_are_told_when_its_address_changes() -> None:
+    fake = FakeScheduler()
+    client, other = fake.client(), fake.client()
+    first = fake.agent()
+    needs_5 = {"dependency_counts": u32([1]), "dependencies": u64([5]), "capabilities": ("gpu",)}
+    fake.say(client, task(10, 1))
+    second, third = fake.agent(1, ("gpu",)), fake.agent()
+    fake.say(client, stored(first, 5), task(20, 1, **needs_5))
+    fake.core.state.agents[second].unreachable[first] = 0.0
+    for number in (second, third, client, other):
+        fake.heard(number)
+    fake.handle(Moved(first, "tcp://there:1"))
+    (told,) = fake.heard(second)
+    assert (told.numbers.tolist(), told.addresses) == ([first], ("tcp://there:1",))
+    (told,) = fake.heard(client, AgentsInUse)
+    assert (told.added.tolist(), told.whereabouts) == ([first], ("tcp://there:1 here",))
+    assert not fake.heard(third)
+    assert not fake.heard(other, AgentsInUse)
+    assert not fake.core.state.agents[second].unreachable
+    fake.report(second, client, result(20, 0, 1))
+    fake.say(client, task(30, 1, **needs_5))
     assert [type(message) for message in fake.heard(second)] == [Task]
 
 

@@ -49,6 +49,11 @@ class Connector:
         #: when the last connections were refused, seconds
         self._refused: deque[float] = deque(maxlen=REFUSALS)
 
+    @property
+    def current(self) -> Address:
+        """Which of the addresses the scheduler is at, or is looked for next. Any thread."""
+        return self._candidates.current
+
     def connect(self, deadline: float, waits: bool = False) -> None:
         """Connect and shake hands, and have the connection watched. Blocks; raises ConnectionFailed and its kinds.
 

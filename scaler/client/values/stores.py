@@ -38,10 +38,11 @@ class Stores:
         self,
         driver: SessionDriver,
         questions: StoreQuestions,
-        scheduler: Address,
+        scheduler: Callable[[], Address],
         security: Security,
         make_room: Callable[[], None],
     ) -> None:
+        """`scheduler`: the one of its addresses at which it is now."""
         self._driver = driver
         self._questions = questions
         self._scheduler = scheduler
@@ -250,7 +251,7 @@ class Stores:
     def _offers(self, standalone: bool, deadline: float, is_patient: bool) -> StoreOffers:
         offers = self._questions.offers(standalone, deadline, is_patient)
         if offers is None:
-            scheduler = f"the scheduler at {self._scheduler}"
+            scheduler = f"the scheduler at {self._scheduler()}"
             why = (
                 f"nothing comes of {scheduler}"
                 if self._driver.is_cut_off(time.monotonic())
@@ -261,7 +262,7 @@ class Stores:
 
     def _reachable(self, address: str) -> str:
         """An address that only means something on the scheduler's host, as it is seen from here."""
-        there = Address.parse(address)
-        if there.is_loopback and not self._scheduler.is_loopback:
-            return Address(self._scheduler.host, there.port).url
+        there, scheduler = Address.parse(address), self._scheduler()
+        if there.is_loopback and not scheduler.is_loopback:
+            return Address(scheduler.host, there.port).url
         return address

@@ -9,6 +9,7 @@ from scaler.common.effects import WakeAt as WakeAt
 from scaler.common.records import record
 from scaler.protocol.acceptor import Joined as Joined
 from scaler.protocol.acceptor import Lost as Lost
+from scaler.protocol.acceptor import Moved as Moved
 from scaler.protocol.acceptor import Received as Received
 from scaler.protocol.acceptor import Stirred as Stirred
 from scaler.protocol.acceptor import Unread as Unread
@@ -35,7 +36,7 @@ class AwaitResidents:
     are_due: bool
 
 
-Event = Joined | Received | Lost | Stirred | Unread | HandOut | Announce | Vanished | AwaitResidents | Tick
+Event = Joined | Moved | Received | Lost | Stirred | Unread | HandOut | Announce | Vanished | AwaitResidents | Tick
 
 
 @record

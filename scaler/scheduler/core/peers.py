@@ -69,6 +69,21 @@ def join(state: ClusterState, out: Outgoing, joined: Joined, read_tries: int, ag
     return moves
 
 
+def move(state: ClusterState, out: Outgoing, agent: AgentRecord, data: str) -> None:
+    """An agent is found at another address: all hear of it that were told of the one before."""
+    out.log("INFO", f"agent {agent.number} ({agent.name}) has another address: others fetch objects at {data} now")
+    agent.host = agent.host._replace(data=data)
+    agent.unreachable.clear()
+    for other in state.agents.values():
+        other.unreachable.pop(agent.number, None)
+        if agent.number in other.introduced:
+            other.introduced.discard(agent.number)
+            out.introduce(state, other, [agent.number])
+    for client in known_to(state, agent):
+        if agent.number in client.agents and not agent.is_standalone:
+            out.send(client.number, AgentsInUse(u32([agent.number]), whereabouts=(agent.host.whereabouts,)))
+
+
 #: functions that one line of the log names, at most
 NAMES = 5
 

@@ -83,6 +83,7 @@ from scaler.scheduler.core.events import (
     HandOut,
     Joined,
     Lost,
+    Moved,
     Received,
     Stirred,
     Stop,
@@ -199,6 +200,9 @@ class SchedulerCore:
                 self._hasten_check()  # it may have to be waited for
             elif isinstance(event, Lost):
                 self._lost(event.number, event.reason)
+            elif isinstance(event, Moved):
+                if event.number in state.agents:
+                    peers.move(state, self._out, state.agents[event.number], event.data)
             elif isinstance(event, Stirred):
                 peer_timeouts.stir(state, event.number)
             elif isinstance(event, Unread) and event.number in state.clients:
