@@ -31,6 +31,11 @@ def refusal(address: Address, security: Security) -> HandshakeRefused:
     how = f"the key of {security.origin}"
     if security.is_ephemeral:
         how = "a key that this program has made for itself, as there is no key file and none could be written"
+    if security.is_outdated:
+        return HandshakeRefused(
+            f"{address.url} does not accept {how}, as that was when this program started: the file has another key now "
+            "(start this program again to use it)"
+        )
     return HandshakeRefused(
         f"{address.url} does not accept {how}: it was started with another key (copy the key file of the user who "
         f"runs it to this host, or name it in SCALER_KEY_FILE) or with --insecure (say that here, too), {nobodys}"

@@ -50,6 +50,16 @@ class Security:
         """Nobody has it but this program, and those that it gives it to."""
         return self.origin == "memory"
 
+    @property
+    def is_outdated(self) -> bool:
+        """The file that it comes from holds another pair by now. Reads it."""
+        if self.insecure or self.is_ephemeral or self.origin.startswith("$"):
+            return False
+        try:
+            return _read(self.origin) != self
+        except (OSError, KeyFileError):
+            return False
+
     @staticmethod
     def ephemeral() -> Security:
         """A pair that nobody else has: for a program and its children (see `to_env`)."""

@@ -66,6 +66,18 @@ def test_who_is_refused_with_a_key_in_memory_is_told_where_it_comes_from() -> No
     )
 
 
+def test_who_is_refused_and_has_a_new_key_in_its_file_is_told_to_start_again(tmp_path: Path) -> None:
+    file, address = tmp_path / "key", Address.parse("tcp://head:2345")
+    had = load_or_create(file)
+    assert "copy the key file" in str(refusal(address, had))
+    file.unlink()
+    assert "copy the key file" in str(refusal(address, had))
+    load_or_create(file)
+    assert f"the key of {file}, as that was when this program started: the file has another key now" in str(
+        refusal(address, had)
+    )
+
+
 @pytest.mark.parametrize("environ", [{}, {"HOME": ""}])
 def test_without_a_home_in_the_environment_it_is_that_of_the_list_of_users(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
