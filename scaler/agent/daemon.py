@@ -229,7 +229,7 @@ class Daemon:
             self._initiator.introduce(data=self._shell.store[2])
         elif self._shell.move_store(made.address, made.host):
             self._initiator.introduce(data=self._shell.store[2])
-            logger.info("this host has another address: its store is found at %s now", self._shell.store[2])
+            logger.info("others find the store of this host at %s from now on", self._shell.store[2])
         self._shell.introduced()
         now = time.monotonic()
         if self._ends < math.inf:

@@ -240,7 +240,7 @@ def test_an_agent_that_gets_another_address_serves_other_hosts_from_there(networ
     script = other.start_script(BOTH_WAYS, middle.url())  # all know where all are
     script.says("right")
     one.move("10.77.0.99")
-    agent.says(r"another address: its store is found at tcp://10\.77\.0\.99:")
+    agent.says(r"others find the store of this host at tcp://10\.77\.0\.99:")
     script = other.start_script(BOTH_WAYS, middle.url())
     script.says("right")
     assert script.ends(5) == 0
