@@ -54,5 +54,7 @@ class Publisher:
         scheduler.epoch, scheduler.partner = succession.epoch, succession.partner
         scheduler.roster, scheduler.stands_by = succession.roster, not succession.leads
         scheduler.trouble = "" if succession.follows(now) else succession.trouble
+        if scheduler.trouble and succession.leads:
+            scheduler.trouble += f" (if the other scheduler is gone: scaler promote {succession.address})"
         if scheduler.partner:
             scheduler.silence = succession.silence(now, self._began)

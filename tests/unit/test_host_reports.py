@@ -19,6 +19,7 @@ from scaler.protocol.messages import HeartbeatEcho, HostReport, Message, Watch, 
 from scaler.scheduler import publishing
 from scaler.scheduler.core.events import Publish
 from scaler.scheduler.publishing import Publisher
+from scaler.scheduler.succession import Succession
 from scaler.scheduler.views.cluster_view import cluster_view
 
 BUSY = WorkerFlag.INITIALISED | WorkerFlag.HAS_TASK | WorkerFlag.HOLDS_LOCK
@@ -224,6 +225,16 @@ def test_the_first_who_looks_at_a_scheduler_is_told_what_it_has_used_since_it_be
     view, workers = cluster_view(FakeScheduler().core.state)
     publisher.complete(Publish([1], 1, view, workers))
     assert view.scheduler.cpu > 0
+
+
+def test_monitors_are_told_what_to_do_where_too_few_agents_are_heard() -> None:
+    succession = Succession("tcp://a:1", 7, "tcp://b:1", stands_by=False)
+    succession.trouble = "1 of the 3 agents that count are heard"
+    publisher = Publisher(1, "tcp://a:1", SimpleNamespace(sent={}, received={}), succession, insecure=False)
+    view, workers = cluster_view(FakeScheduler().core.state)
+    publisher.complete(Publish([1], 1, view, workers))
+    told = view.scheduler.trouble
+    assert told == f"{succession.trouble} (if the other scheduler is gone: scaler promote tcp://a:1)"
 
 
 @pytest.mark.parametrize("insecure", [False, True])
