@@ -549,6 +549,7 @@ class MetricsConfig:
         str | None, Option("file with the private key of the certificate, in PEM", others=("--key",))
     ] = None
     interval: Interval = 5.0
+    wait: Annotated[bool, Option("with --port: begin without a scheduler as well, and wait for one")] = False
     key_file: KeyFile = None
     insecure: WatchInsecurely = False
 

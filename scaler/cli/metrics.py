@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
 
 from scaler.cli.asking import quietly, say_address
 from scaler.cli.command import make_command
+from scaler.common.outlet import put
 from scaler.config import MetricsConfig
 from scaler.errors import ScalerError
+
+if TYPE_CHECKING:
+    from scaler.monitor.watcher import Seen
 
 #: seconds that the first snapshot may take
 _PATIENCE = 10.0
@@ -23,13 +28,20 @@ def run(config: MetricsConfig) -> int:
     from scaler.monitor.metrics_server import serve
 
     security, if_refused = keys_of(config)
-    told = Exposition(lambda: watcher.seen)
+    told, outages = Exposition(lambda: watcher.seen), _Outages()
+
+    def note(seen: Seen) -> None:
+        told.note(seen)
+        if config.port is not None:
+            outages.note(seen)
+
     watcher = Watcher(
         config.monitor, config.interval, security=security, if_refused=if_refused, name="scaler metrics",
-        on_change=told.note,
+        on_change=note, waits=config.wait,
     )  # fmt: skip
     with closing(watcher):
         if config.port is not None:
+            outages.note(watcher.seen)
             return serve(config, told.text, lambda text: say_address(text, plainness(config)))
         seen = watcher.wait(0, _PATIENCE)
         if seen is None or seen.snapshot is None:
@@ -38,6 +50,30 @@ def run(config: MetricsConfig) -> int:
     if sys.stdout is not None and sys.stdout.isatty():  # a terminal would obey names of functions
         text = "\n".join(map(inert, text.split("\n")))
     return quietly(lambda: sys.stdout.write(text))
+
+
+class _Outages:
+    """Says on standard error why there is nothing to be shown: who asks is told `scaler_up 0`, and nothing else."""
+
+    def __init__(self) -> None:
+        #: what was said since a scheduler was there
+        self._said: set[str] = set()
+
+    def note(self, seen: Seen) -> None:
+        """This has been seen. Does not block."""
+        why = seen.reason or ("the scheduler does not answer" if seen.silence else "")
+        if why and why not in self._said:
+            self._said.add(why)
+            _complain(f"shows no cluster: {why}")
+        elif not why and self._said:
+            self._said.clear()
+            _complain("shows the cluster again")
+
+
+def _complain(text: str) -> None:
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            put(sys.stderr.fileno(), f"scaler metrics {text}\n".encode(errors="backslashreplace"))
 
 
 command = make_command("metrics", MetricsConfig, "Show a cluster as Prometheus reads it.", run)

@@ -156,6 +156,9 @@ def _rows(snapshot: Snapshot) -> Iterable[Metric]:
     yield _by("state", "scaler_rows", text, states)
     outcomes = {"done": rows.finished, "failed": rows.failed, "cancelled": rows.cancelled, "claimed": rows.claimed}
     yield _by("outcome", "scaler_rows_ended_total", "Rows (calls) that have ended.", outcomes, "counter")
+    reasons = {"lost": rows.lost, "retried": rows.retried}
+    text = "Times that rows (calls) had to run again: lost with their worker or host, or retried after an error."
+    yield _by("reason", "scaler_rows_again_total", text, reasons, "counter")
 
 
 def _workers(totals: Totals) -> Iterable[Metric]:

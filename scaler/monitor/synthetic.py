@@ -111,7 +111,9 @@ class SyntheticCluster:
 
     def _rows(self, running: int, workers: int) -> RowCounts:
         n = self._number
-        return RowCounts(250, 40_000, running + 5 * workers, running, 9_000 * n, 12 * n, 3 * n, 2 * n, n // 7)
+        return RowCounts(
+            250, 40_000, running + 5 * workers, running, 9_000 * n, 12 * n, 3 * n, 2 * n, n // 7, n // 9, n
+        )
 
     def _agents_of(self, reports: list[HostReport]) -> AgentColumns:
         count, numbers = len(reports), range(2, 2 + len(reports))

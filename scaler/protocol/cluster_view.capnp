@@ -35,6 +35,8 @@ struct RowCounts {
   cancelled @6 :UInt64;
   claimed @7 :UInt64;
   notFound @8 :UInt64;
+  lost @9 :UInt64;
+  retried @10 :UInt64;
 }
 struct AgentColumns {
   numbers @0 :Data;             # u32

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scaler.cli.metrics import _Outages
 from scaler.monitor import Seen, Snapshot
 from scaler.monitor.history import History
 from scaler.monitor.metrics import (
@@ -67,6 +68,7 @@ def test_sums_are_those_of_the_snapshot():
         rows.waiting + rows.queued + rows.at_agents
     )
     assert found['scaler_rows_ended_total{outcome="failed"}'] == rows.failed
+    assert found['scaler_rows_again_total{reason="retried"}'] == rows.retried > 0
     assert found["scaler_workers_memory_bytes"] == sum(snapshot.workers.memory)
     assert sum(value for name, value in found.items() if name.startswith("scaler_workers{")) == 12
     stored = sum(value for name, value in found.items() if name.startswith("scaler_agent_stored_bytes"))
@@ -288,3 +290,17 @@ def test_hosts_that_are_asked_for_have_labels_of_a_bounded_number():
     pending = [value for name, value in found.items() if name.startswith("scaler_fleet_hosts") and "pending" in name]
     assert len(pending) == PROVIDERS + 1
     assert sum(pending) == n
+
+
+def test_whoever_serves_metrics_says_once_why_there_are_none(capfd):
+    outages = _Outages()
+    for seen in [
+        Seen(None, True, 0, ""), *2 * [Seen(None, False, 0, "nobody listens")], Seen(None, True, 0, ""),
+        *2 * [Seen(None, True, 0, "", silence=4)],
+    ]:  # fmt: skip
+        outages.note(seen)
+    assert capfd.readouterr().err.splitlines() == [
+        "scaler metrics shows no cluster: nobody listens",
+        "scaler metrics shows the cluster again",
+        "scaler metrics shows no cluster: the scheduler does not answer",
+    ]

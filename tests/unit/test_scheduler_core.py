@@ -611,6 +611,24 @@ def test_a_failed_row_is_run_again_as_often_as_asked() -> None:
         assert fake.ends(client) == []
     fake.report(agent, client, result(10, 0, 1, ERROR))
     assert fake.ends(client) == [(10, 0, 1, ERROR)]
+    ended = fake.core.state.ended
+    assert (ended.failed, ended.retried, ended.lost) == (0, 2, 0)  # that it failed is its function's to count
+
+
+def test_rows_that_run_again_as_their_worker_or_host_was_lost_are_counted() -> None:
+    fake = FakeScheduler(4, 4)
+    (one, other) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 4))
+    rows = fake.holds(one)
+    assert rows
+    (_, lo, _) = fake.placed(one)[0]
+    fake.report(one, client, result(10, lo, lo + 1, LOST))
+    assert fake.core.state.ended.lost == 1
+    held = fake.holds(one)
+    fake.lose(one)
+    assert fake.core.state.ended.lost == 1 + held
+    assert fake.holds(other) == 4
 
 
 def test_a_row_that_was_lost_with_four_workers_is_given_up_by_name() -> None:

@@ -77,6 +77,9 @@ class RowCounts(Part):
     claimed: int = 0
     #: named in a cancellation though they had ended, or never were
     not_found: int = 0
+    #: that had to run again, each as often as that was so: lost with their worker or host, or retried after an error
+    lost: int = 0
+    retried: int = 0
 
 
 @record

@@ -25,6 +25,7 @@ def end_reported(
         retries = attempts_of(batch).retries
         if retries.get(row, 0) < batch.task.retries:
             retries[row] = retries.get(row, 0) + 1
+            state.ended.retried += 1
             return [Route(batch, row, span.hi, Cause.RETRIED, front=True)]
     return finishing.finish(state, out, batch, span, agent)
 
@@ -39,6 +40,7 @@ def _lose_row(
     if state.facts.wanted:
         state.facts.tell(WorkerDied(batch.client, batch.id, row, agent.number, how))
     if is_announced or losses[row] <= retries_on_loss:
+        state.ended.lost += 1
         return [Route(batch, row, row + 1, Cause.WORKER_LOST, front=True)]
     record = worker_lost(batch.function.name, batch.id + row, how, losses[row]).encode()
     return finishing.finish(state, out, batch, finishing.error_span(batch, row, record, span.duration), None)
@@ -73,6 +75,7 @@ def lose_agent(
                 how = f"its host {agent.name} was lost ({reason})"
                 moves.append(Fail(batch, row, worker_lost(batch.function.name, batch.id + row, how, attempts).encode()))
             for first, end in runs_of([row for row in range(lo, hi) if row not in lost]) if lost else [(lo, hi)]:
+                state.ended.lost += end - first
                 moves.append(Route(batch, first, end, Cause.AGENT_LOST, front=True))
     return moves
 

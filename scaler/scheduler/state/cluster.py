@@ -41,6 +41,9 @@ class EndedRows:
     claimed: int = 0
     #: named in a cancellation though they had ended, or never were; of all clients
     not_found: int = 0
+    #: that had to run again: lost with their worker or host, or retried after an error; of all clients
+    lost: int = 0
+    retried: int = 0
 
 
 #: what moving objects between hosts is taken to manage before any was moved, bytes a second

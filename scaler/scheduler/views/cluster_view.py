@@ -76,7 +76,7 @@ def _rows(
         ended.failed + sum(function.failed for function in functions),
         ended.cancelled + sum(function.cancelled for function in functions),
         ended.claimed + sum(function.claimed for function in functions),
-        ended.not_found,
+        ended.not_found, ended.lost, ended.retried,
     )  # fmt: skip
 
 
