@@ -19,8 +19,8 @@ from scaler.common.digest import blake2b
 from scaler.serialize.recent import Recent
 from scaler.serialize.watch import Binding, is_current, made_and_watched
 
-#: items of the values of a class that are compared, at most: to pickle it by itself takes about as long
-MOST_ITEMS = 1_000
+#: items of the values of a class that are compared, at most: to pickle these takes two to five times as long
+MOST_ITEMS = 4_000
 #: bytes of a class, some of which may change unseen, that are pickled each time for its version, at most
 MOST_BYTES = 1 << 16
 #: classes of which versions are known, and versions that are known as such, at most

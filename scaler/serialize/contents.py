@@ -1,14 +1,15 @@
 """What is in a value that a function takes along, so that it is seen if the value is changed in place.
 
 Lists, dicts, sets and the attributes of objects are compared item by item, by identity, and what is in them in turn; so
-is what modules have that travel by value. What can't be looked into like that (arrays, tensors, random generators,
-objects with slots) may change unseen.
+is what modules have that travel by value. Objects of C code that pickle as a call are what that call is given. What
+can't be looked into like that (arrays, tensors, random generators) may change unseen.
 """
 
 from __future__ import annotations
 
+import copyreg
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from operator import is_
 from types import (
@@ -103,11 +104,75 @@ class _Attributes(Contents):
             return default
 
 
-def contents_of(value: Any, room: int) -> tuple[Contents | None, Sequence[Any], bool]:
+class _Slots:
+    """What an object has in its slots, and in its `__dict__` if it has one."""
+
+    __slots__ = ("_attributes", "_filled", "_owner", "_vacant", "_values", "items")
+
+    def __init__(self, owner: Any, attributes: dict[str, Any] | None, slots: Sequence[Any]) -> None:
+        self._owner = owner
+        self._attributes = None if attributes is None else _Attributes(owner, attributes)
+        #: what reads each slot
+        self._filled: list[Callable[[Any], Any]] = []
+        self._vacant: list[Callable[[Any], Any]] = []
+        self._values: list[Any] = []
+        for slot in slots:
+            try:
+                self._values.append(slot.__get__(owner))
+                self._filled.append(slot.__get__)
+            except AttributeError:
+                self._vacant.append(slot.__get__)
+        self.items = [*self._values, *(() if self._attributes is None else self._attributes.items)]
+
+    def __call__(self, name: str, default: Any) -> Any:
+        """Compare."""
+        owner, attributes = self._owner, self._attributes
+        if attributes is not None and attributes(name, default) is not attributes:
+            return default
+        try:
+            if not all(map(is_, [read(owner) for read in self._filled], self._values)):
+                return default
+        except AttributeError:  # one is vacant now
+            return default
+        return self if all(_is_vacant(read, owner) for read in self._vacant) else default
+
+
+def _is_vacant(read: Callable[[Any], Any], owner: Any) -> bool:
+    try:
+        read(owner)
+    except AttributeError:
+        return True
+    return False
+
+
+class _Call:
+    """An object of C code that pickles as a call without a state is all that this call is given."""
+
+    __slots__ = ("_parts", "_reduce")
+
+    def __init__(self, reduce: Any, parts: Sequence[Any]) -> None:
+        self._reduce = reduce
+        self._parts = parts
+
+    def __call__(self, _: str, default: Any) -> Any:
+        """Compare."""
+        try:
+            parts = _parts_of_call(self._reduce())
+        except Exception:
+            return default
+        is_same = parts is not None and len(parts) == len(self._parts) and all(map(is_, parts, self._parts))
+        return self if is_same else default
+
+
+#: called as a binding is read, it gives itself if all is the same yet
+Comparison = Contents | _Slots | _Call
+
+
+def contents_of(value: Any, room: int) -> tuple[Comparison | None, Sequence[Any], bool]:
     """What to compare, what is to be looked into in turn, and whether that is all there is to see of a value.
 
-    Nothing is looked into that has more items than there is `room` for. Calls nothing of the value's own class, but
-    raises whatever odd classes bring about.
+    Nothing is looked into that has more items than there is `room` for. Calls nothing of the value's own class but a
+    `__reduce__` of C code, and raises whatever odd classes bring about.
     """
     kind = type(value)
     if _is_constant(kind) or (issubclass(kind, ModuleType) and _has_a_name(value)):
@@ -117,10 +182,14 @@ def contents_of(value: Any, room: int) -> tuple[Contents | None, Sequence[Any], 
     if kind is frozenset:
         return (None, tuple(value), True) if len(value) <= room else _TOO_MUCH
     attributes = _attributes_of(value)
-    if kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
-        if tuple.__len__(value) > room:
+    if kind is tuple or (issubclass(kind, tuple) and (hasattr(kind, "_fields") or _only_adds_attributes(kind, tuple))):
+        if tuple.__len__(value) + len(attributes or ()) > room:
             return _TOO_MUCH
-        return None, tuple.__getitem__(value, slice(None)), not attributes
+        items = tuple.__getitem__(value, slice(None))
+        if attributes is None:
+            return None, items, True
+        own = _Attributes(value, attributes)
+        return own, (*items, *own.items), True
     if kind in _CONTAINERS:
         container, is_whole = value, not attributes
     elif issubclass(kind, Enum):
@@ -129,8 +198,11 @@ def contents_of(value: Any, room: int) -> tuple[Contents | None, Sequence[Any], 
         if attributes.keys() <= GIVEN:
             return None, tuple(attributes.values()), True
         container, is_whole = attributes, True
+    elif (slots := _slots_of(kind)) and all(map(_has_nothing_else, kind.__mro__)):
+        inside = _Slots(value, attributes, slots)
+        return (inside, inside.items, True) if len(inside.items) <= room else _TOO_MUCH
     elif attributes is None:
-        return _TOO_MUCH
+        return _contents_of_reduction(value, room)
     else:
         container, is_whole = attributes, issubclass(kind, ModuleType) or all(map(_has_nothing_else, kind.__mro__))
     if len(container) > room:
@@ -157,6 +229,35 @@ def _attributes_of(value: Any) -> dict[str, Any] | None:
     return found if type(found) is dict and all(type(name) is str for name in found) else None
 
 
+def _slots_of(kind: type) -> list[Any]:
+    """What reads the slots that a class and its bases give their objects."""
+    made = [base for base in kind.__mro__ if base.__flags__ & HEAP_TYPE]
+    return [slot for base in made for slot in vars(base).values() if type(slot) is MemberDescriptorType]
+
+
+def _contents_of_reduction(value: Any, room: int) -> tuple[Comparison | None, Sequence[Any], bool]:
+    """The same of an object of C code that shows nothing: a name, or a call that makes it when it is unpickled."""
+    kind: Any = type(value)
+    reduce = getattr(kind, "__reduce__", None)
+    is_asked = kind.__reduce_ex__ is object.__reduce_ex__ and kind not in copyreg.dispatch_table
+    if not is_asked or type(reduce) is not MethodDescriptorType or reduce is object.__reduce__ or room <= 0:
+        return _TOO_MUCH
+    bound = reduce.__get__(value)
+    reduced = bound()
+    if type(reduced) is str:
+        return None, (), True
+    parts = _parts_of_call(reduced)
+    if parts is None or len(parts) > room:
+        return _TOO_MUCH
+    contents = _Call(bound, parts)
+    return (contents, parts, True) if contents("", None) is contents else _TOO_MUCH  # made anew each time
+
+
+def _parts_of_call(reduced: Any) -> Sequence[Any] | None:
+    """What is called and given, if a reduction is no more than a call."""
+    return (reduced[0], *reduced[1]) if type(reduced) is tuple and len(reduced) == 2 else None
+
+
 def _has_a_name(module: ModuleType) -> bool:
     """A module is not copied to where it is used."""
     return module.__name__ == "__main__" or is_importable(module.__name__)
@@ -180,12 +281,21 @@ def _is_scalar(kind: type) -> bool:
     return kind.__name__ == "ufunc" or any(base.__name__ == "generic" for base in kind.__mro__)
 
 
+def _only_adds_attributes(kind: type, base: type) -> bool:
+    """Objects have what a base gives them, and a `__dict__` at most."""
+    return all(
+        each.__flags__ & HEAP_TYPE and "__slots__" not in vars(each)
+        for each in kind.__mro__[: kind.__mro__.index(base)]
+    )
+
+
 def _has_nothing_else(kind: type) -> bool:
-    """Instances have what a class gives them in their `__dict__` alone."""
+    """Instances have what a class gives them in their `__dict__` and slots alone."""
     if kind in (object, SimpleNamespace):
         return True
     base, own = kind.__base__, vars(kind)
-    if base is None or not kind.__flags__ & HEAP_TYPE or own.get("__slots__"):
+    if base is None or not kind.__flags__ & HEAP_TYPE:
         return False
-    known = _POINTER * (("__dict__" in own) + ("__weakref__" in own))
+    slots = sum(type(each) is MemberDescriptorType for each in own.values())
+    known = _POINTER * (("__dict__" in own) + ("__weakref__" in own) + slots)
     return kind.__basicsize__ - base.__basicsize__ <= known and kind.__itemsize__ == base.__itemsize__

@@ -209,6 +209,20 @@ CHANGES = [
     ("made_module(v=1)", "it.v = 2"),
     ("made_module(v=1)", "it.w = 2"),
     ("made_module(v=table)", "table.append(2)"),
+    ("made_slotted(x=1)", "it.x = 2"),
+    ("made_slotted(x=1)", "it.y = 2"),
+    ("made_slotted(x=1)", "del it.x"),
+    ("made_slotted(x=table)", "table.append(2)"),
+    ("made_slotted(z=1)", "it.z = 2"),
+    ("made_slotted(x=1)", None),
+    ("type('Own', (tuple,), {})([table])", "table.append(2)"),
+    ("type('Own', (tuple,), {})([1])", "it.x = 2"),
+    ("type('Own', (tuple,), {})([1])", None),
+    ("itertools.repeat(table)", "table.append(2)"),
+    ("itertools.repeat(table)", None),
+    ("itertools.repeat(1, 1000)", "next(it)"),
+    ("itertools.count(1000)", "next(it)"),
+    ("list[int]", None),
     ("datetime.timezone(datetime.timedelta(hours=1))", None),
     ("re.compile('a')", None),
     ("decimal.Decimal(1)", None),
@@ -260,9 +274,18 @@ def made_point(**attributes):
     return made
 
 
+def made_slotted(**attributes):
+    """Has two slots of different classes, and a `__dict__`."""
+    base = type("Base", (), {"__slots__": ("x",)})
+    made = type("Own", (type("Middle", (base,), {"__slots__": ("y",)}),), {})()
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
+
+
 @pytest.mark.parametrize(("made", "change"), CHANGES)
 def test_a_change_within_what_a_function_uses_is_noticed(made, change):
-    makers = {made.__name__: made for made in (made_module, made_member, made_point)}
+    makers = {made.__name__: made for made in (made_module, made_member, made_point, made_slotted)}
     names = {"__name__": "__main__", "table": [1, 2], **makers}
     for name in MODULES:
         if name in made:

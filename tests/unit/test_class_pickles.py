@@ -164,6 +164,20 @@ def test_a_class_that_may_change_unseen_is_part_of_each_pickle(script: dict[str,
     assert elsewhere(payload.dumps(value)).table[0] == 4
 
 
+def test_a_class_with_objects_that_have_slots_is_pickled_once(script: dict[str, Any], elsewhere: Reading) -> None:
+    """As those of attrs and pydantic are."""
+    exec(
+        "@dataclasses.dataclass(slots=True)\nclass Field:\n    name: str\n    options: dict\n"
+        "class Model:\n    fields = {'x': Field('x', {'least': 0})}",
+        script,
+    )
+    model = script["Model"]()
+    for least in (0, 0, 1, 1):
+        script["Model"].fields["x"].options["least"] = least
+        assert elsewhere(payload.dumps(model)).fields["x"].options == {"least": least}
+    assert elsewhere.read == 2
+
+
 def test_a_large_class_is_part_of_each_pickle(script: dict[str, Any], elsewhere: Reading) -> None:
     exec(f"class Large:\n    text = 'x' * {class_pickles.MOST_BYTES}", script)
     assert elsewhere(payload.dumps(script["Large"]())).text == script["Large"].text
