@@ -1,4 +1,4 @@
-"""Pickles whose large buffers stay where they are: NumPy arrays, Arrow tables and bytes are not copied into the pickle.
+"""Pickles whose large buffers stay where they are: arrays, Arrow tables, tensors and bytes are not copied into them.
 
 A value is *packed* to an in-band pickle and the raw buffers that belong to it (PEP 574). Whoever writes it somewhere
 writes the buffers straight from the value's own memory; whoever reads it lends the reader's memory to the new value.

@@ -37,6 +37,7 @@ from scaler.serialize import (
     mapped_files,
     named_objects,
     skeletons,
+    tensors,
     typing_names,
 )
 from scaler.serialize.importable import can_be_imported, is_importable, registered
@@ -80,6 +81,8 @@ class ReferencePickler(pickle.Pickler):
             return by_value.reduced_method(obj)
         elif (module or kind.__module__) == "numpy":  # built-in classes have none that their objects show
             return mapped_files.reduced(obj)
+        elif module == tensors.MODULE == kind.__module__:
+            return tensors.reduced(obj)
         elif module == _CONNECTIONS == kind.__module__:
             _refuse_connection(obj)
         # Decorated functions, type variables, sentinels and the like are written as names, too.
@@ -154,6 +157,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return functools.cached_property, (obj.func,), {"attrname": obj.attrname, "__doc__": obj.__doc__}
         elif type(obj).__module__ == "numpy":
             return by_value.reduced_ufunc(obj) if type(obj).__name__ == "ufunc" else mapped_files.reduced(obj)
+        elif type(obj).__module__ == tensors.MODULE:
+            return tensors.reduced(obj)
         elif isinstance(obj, Struct):
             return Struct, (obj.format,)
         elif (made := c_types.reduced(obj)) is not NotImplemented:
