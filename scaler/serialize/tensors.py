@@ -23,19 +23,21 @@ def reduced(storage: Any) -> Any:
     kind = type(storage)
     if kind is torch.storage.TypedStorage:
         untyped = storage._untyped_storage
-        return (_typed, (untyped, storage.dtype)) if _is_memory(untyped) else NotImplemented
-    if kind is torch.storage.UntypedStorage and _is_memory(storage):
-        try:
-            tensor = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
-            view = (tensor.clone() if storage.nbytes() < _LENT_FROM else tensor).numpy()
-        except Exception:  # PyTorch has no NumPy
-            return NotImplemented
-        return _bytes, (PickleBuffer(view),)
+        return NotImplemented if _memory_of(untyped, torch) is None else (_typed, (untyped, storage.dtype))
+    if kind is torch.storage.UntypedStorage and (memory := _memory_of(storage, torch)) is not None:
+        return _bytes, (PickleBuffer(memory),)
     return NotImplemented
 
 
-def _is_memory(untyped: Any) -> bool:
-    return bool(untyped.device.type == "cpu")
+def _memory_of(untyped: Any, torch: Any) -> Any:
+    """A storage's memory as an array, or a copy; None if it is on a device, or PyTorch has no NumPy."""
+    if untyped.device.type != "cpu":
+        return None
+    tensor = torch.empty(0, dtype=torch.uint8, device="cpu").set_(untyped)
+    try:
+        return (tensor.clone() if untyped.nbytes() < _LENT_FROM else tensor).numpy()
+    except RuntimeError:
+        return None
 
 
 def _bytes(buffer: Any) -> Any:
