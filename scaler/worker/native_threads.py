@@ -16,13 +16,16 @@ from typing import Any
 OPENMP = "OMP_NUM_THREADS"
 #: whoever reads one of these takes what OpenMP may have if it isn't set; so do Arrow and PyTorch
 LIKE_OPENMP = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-OTHERS = ("NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+OTHERS = (
+    "NUMBA_NUM_THREADS", "OPENCV_FOR_THREADS_NUM", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+)  # fmt: skip
 VARIABLES: tuple[str, ...] = (OPENMP, *LIKE_OPENMP, *OTHERS)
 
 _NUMBA = "numba.np.ufunc.parallel"
 #: module -> the functions that say how many threads it uses, and set that
 _CALLS = {
     "pyarrow": ("cpu_count", "set_cpu_count"),
+    "cv2": ("getNumThreads", "setNumThreads"),
     "torch": ("get_num_threads", "set_num_threads"),
     _NUMBA: ("get_num_threads", "set_num_threads"),
 }

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,7 +62,7 @@ class Library:
 def share_of_two(monkeypatch):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    for name in ("numba", "numba.np.ufunc.parallel", "torch"):  # what other tests have loaded
+    for name in ("cv2", "numba", "numba.np.ufunc.parallel", "torch"):  # what other tests have loaded
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setenv(OPENMP, "2")
     monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
@@ -78,6 +79,15 @@ def test_a_row_gets_several_shares_while_it_runs(share_of_two, monkeypatch):
         assert changed == {OPENMP: "6", "NUMBA_NUM_THREADS": "6"}, "what is a list is left alone"
     assert library.threads == 2
     assert {name: os.environ[name] for name in VARIABLES if name in os.environ} == before
+
+
+def test_opencv_has_calls_of_its_own_for_that(share_of_two, monkeypatch):
+    told = [2]
+    library = SimpleNamespace(getNumThreads=lambda: told[-1], setNumThreads=told.append)
+    monkeypatch.setitem(sys.modules, "cv2", library)
+    with raised(3):
+        assert told == [2, 6]
+    assert told == [2, 6, 2]
 
 
 def test_a_row_that_raises_leaves_things_as_they_were(share_of_two, monkeypatch):
