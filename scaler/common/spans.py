@@ -47,7 +47,7 @@ class Owned(Protocol):
 
 
 B = TypeVar("B", bound=Owned)
-_LO, _USED = attrgetter("lo"), attrgetter("used")
+_LO, _RANK = attrgetter("lo"), attrgetter("rank")
 #: what a row takes of which nothing is known, and for how long one that is long counts at most, microseconds: what was
 #: thought of a client's rows keeps it waiting for no longer than that
 UNKNOWN_US, MOST_US = 10_000.0, 1e6
@@ -84,10 +84,15 @@ def _unlink(span: _Span[B]) -> None:
 class _Line(Generic[B]):
     """The spans of one client, share and nesting in their order; no row of a batch is in two of them."""
 
-    __slots__ = ("client", "end", "nesting", "of", "share", "used")
+    __slots__ = ("client", "end", "nesting", "of", "rank", "rows", "share", "used")
+
+    #: where it is among the lines of its share: of two that are alike the one that was put there first goes first
+    rank: tuple[int, float, int]
 
     def __init__(self, client: int, nesting: int, share: "_Share[B]", used: float = 0.0) -> None:
         self.client, self.nesting, self.share = client, nesting, share
+        #: rows in all spans
+        self.rows = 0
         #: what its rows have taken, microseconds: those since it has some here, beside those of others of its share
         self.used = used
         #: closes the ring: behind it comes the first, before it the last
@@ -97,7 +102,7 @@ class _Line(Generic[B]):
         self.of: dict[int, list[_Span[B]]] = {}
 
     def insert(self, before: _Span[B], batch: B, lo: int, hi: int) -> None:
-        """Put rows behind a span, or behind `end`: before all others."""
+        """Put a span behind another one, or behind `end`: before all others. Rows are counted by who does that."""
         span = _link(before, batch, lo, hi)
         known = self.of.get(batch.id)
         if known is None:
@@ -153,15 +158,12 @@ class _Line(Generic[B]):
             del self.of[batch]
         return rows
 
-    def clear(self) -> int:
-        """Take all out; the rows that were here."""
-        rows = 0
+    def clear(self) -> None:
+        """Take all out."""
         for spans in self.of.values():
             for span in spans:
-                rows += span.hi - span.lo
                 del span.before, span.after  # else they would wait for the garbage collector
-        self.of = {}
-        return rows
+        self.of, self.rows = {}, 0
 
     def let_go(self) -> None:
         """It is over, and has no spans: open the ring, or `end` would wait for the garbage collector, by itself."""
@@ -177,7 +179,10 @@ class _Line(Generic[B]):
 class _Share(Generic[B]):
     """What is queued for one root."""
 
-    __slots__ = ("has_had_turn", "key", "lines", "used")
+    __slots__ = ("has_had_turn", "key", "lines", "rank", "used")
+
+    #: where it is among the turns: of two that are alike the one that was put there first goes first
+    rank: tuple[float, bool, int]
 
     def __init__(self, key: int, used: float) -> None:
         self.key = key
@@ -189,18 +194,20 @@ class _Share(Generic[B]):
         self.has_had_turn = False
 
 
-def _rank(line: _Line[B]) -> tuple[int, float]:
-    return -line.nesting, line.used
-
-
 class SpanQueue(Generic[B]):
-    """Spans (batch, lo, hi) of one class of rows; roots share the time, the rows of each line go in their order."""
+    """Spans (batch, lo, hi) of one class of rows; roots share the time, the rows of each line go in their order.
 
-    __slots__ = ("_clients", "_past", "_shares", "_turns", "rows")
+    A client may have a line for each of its rows, and each may be of another root: none is looked for among all.
+    """
+
+    __slots__ = ("_clients", "_number", "_past", "_shares", "_turns", "rows")
 
     def __init__(self) -> None:
-        #: the lines of each client: several if it submits for several roots, or inside tasks; no empty lists
-        self._clients: dict[int, list[_Line[B]]] = {}
+        #: the lines of each client by share and nesting: several if it submits for several roots, or inside tasks; no
+        #: empty dicts
+        self._clients: dict[int, dict[tuple[int, int], _Line[B]]] = {}
+        #: the last one that is in a rank
+        self._number = 0
         self._shares: dict[int, _Share[B]] = {}
         #: exactly the values of `_shares`, those that have used least first, then those whose last turn is longest ago
         self._turns: list[_Share[B]] = []
@@ -210,47 +217,76 @@ class SpanQueue(Generic[B]):
         self.rows = 0
 
     def _of(self, batch: B) -> _Line[B]:
-        nesting, share = batch.nesting, batch.share
-        for line in self._clients.get(batch.client, ()):
-            if line.nesting == nesting and line.share.key == share:
+        lines = self._clients.get(batch.client)
+        if lines is not None:
+            line = lines.get((batch.share, batch.nesting))
+            if line is not None:
                 return line
-        return self._new(batch)
-
-    def _new(self, batch: B) -> _Line[B]:
-        share, turns = self._shares.get(batch.share), self._turns
-        if share is None:
-            share = self._shares[batch.share] = _Share(batch.share, turns[0].used if turns else 0.0)
-            if self._past:
-                share.used = max(share.used, self._past.pop(batch.share, 0.0))
-            at = bisect_left(turns, share.used, key=_USED) if turns else 0
-            while at < len(turns) and not turns[at].has_had_turn and turns[at].used == share.used:
-                at += 1
-            turns.insert(at, share)
-        line = _Line(batch.client, batch.nesting, share)
-        if share.lines:
-            line.used = next((other.used for other in share.lines if other.nesting == line.nesting), 0.0)
-        self._put(line)
+        line = _Line(batch.client, batch.nesting, self._share_of(batch.share))
+        self._take_in(line)
         return line
 
+    def _share_of(self, key: int) -> _Share[B]:
+        share, turns = self._shares.get(key), self._turns
+        if share is None:
+            share = self._shares[key] = _Share(key, turns[0].used if turns else 0.0)
+            if self._past:
+                share.used = max(share.used, self._past.pop(key, 0.0))
+            self._give_turn(share)
+        return share
+
+    def _take_in(self, line: _Line[B]) -> None:
+        """A line that is new here: it has used as much as the one of its nesting that has used least."""
+        lines, nesting, line.used = line.share.lines, line.nesting, 0.0
+        at = bisect_left(lines, (-nesting,), key=_RANK) if lines else 0
+        if at < len(lines) and lines[at].nesting == nesting:
+            line.used = lines[at].used
+        self._put(line)
+
     def _put(self, line: _Line[B]) -> None:
-        self._clients.setdefault(line.client, []).append(line)
+        self._clients.setdefault(line.client, {})[line.share.key, line.nesting] = line
+        self._put_in_share(line)
+
+    def _put_in_share(self, line: _Line[B]) -> None:
+        self._number += 1
+        line.rank = -line.nesting, line.used, self._number
         lines = line.share.lines
-        lines.insert(bisect_right(lines, _rank(line), key=_rank) if lines else 0, line)
+        if lines:
+            insort(lines, line, key=_RANK)
+        else:
+            lines.append(line)
+
+    def _give_turn(self, share: _Share[B]) -> None:
+        """It is behind those that have used less, and behind its equals; but before those that have had turns."""
+        self._number += 1
+        share.rank = share.used, share.has_had_turn, self._number
+        if self._turns:
+            insort(self._turns, share, key=_RANK)
+        else:
+            self._turns.append(share)
+
+    def _take_turn(self, share: _Share[B]) -> None:
+        turns = self._turns
+        del turns[0 if turns[0] is share else bisect_left(turns, share.rank, key=_RANK)]
 
     def _settle(self, line: _Line[B]) -> None:
         """What has no rows has no turn."""
         if line.of:
             return
-        of_client = self._clients[line.client]
-        of_client.remove(line)
+        self._take_away(line)
+        line.let_go()
+
+    def _take_away(self, line: _Line[B]) -> None:
+        """A line is not here any more; nor its share, if that has no other."""
+        of_client, share = self._clients[line.client], line.share
+        del of_client[share.key, line.nesting]
         if not of_client:
             del self._clients[line.client]
-        line.let_go()
-        share = line.share
-        share.lines.remove(line)
-        if not share.lines:
+        lines = share.lines
+        del lines[0 if lines[0] is line else bisect_left(lines, line.rank, key=_RANK)]
+        if not lines:
             del self._shares[share.key]
-            self._turns.remove(share)
+            self._take_turn(share)
             if not self._turns:
                 self._past.clear()
             elif share.used > self._turns[0].used:
@@ -263,11 +299,12 @@ class SpanQueue(Generic[B]):
             copied: _Share[B] = _Share(share.key, share.used)
             copied.has_had_turn = share.has_had_turn
             made._shares[share.key] = copied
-            made._turns.append(copied)
+            made._give_turn(copied)
             for line in share.lines:
                 other = _Line(line.client, line.nesting, copied, line.used)
                 for span in line:
                     other.insert(other.end.before, *span)
+                other.rows = line.rows
                 made._put(other)
         made.rows, made._past = self.rows, self._past.copy()
         return made
@@ -303,12 +340,14 @@ class SpanQueue(Generic[B]):
             last.hi = hi
         else:
             line.insert(last, batch, lo, hi)
+        line.rows += hi - lo
         self.rows += hi - lo
 
     def prepend(self, batch: B, lo: int, hi: int) -> None:
         """Queue rows before the others of their line: they had a place and lost it."""
         line = self._of(batch)
         line.insert(line.end, batch, lo, hi)
+        line.rows += hi - lo
         self.rows += hi - lo
 
     def take(self, rows: int, us: float | None = None, share: int | None = None) -> tuple[B, int, int]:
@@ -318,7 +357,6 @@ class SpanQueue(Generic[B]):
         """
         turns = self._turns
         whose = turns[0] if share is None else self._shares[share]
-        whose.has_had_turn = True
         line = whose.lines[0]
         span = line.end.after
         batch, lo, hi = span.batch, span.lo, span.hi
@@ -326,10 +364,14 @@ class SpanQueue(Generic[B]):
             hi = span.lo = lo + rows
         else:
             line.remove(span)
+        line.rows -= hi - lo
         self.rows -= hi - lo
+        is_first, whose.has_had_turn = not whose.has_had_turn, True
         if len(turns) > 1 or len(whose.lines) > 1 or self._past:
             used = (hi - lo) * (UNKNOWN_US if us is None else min(us * batch.slots, MOST_US))
             self._charge(whose, line, used)
+        elif is_first:
+            whose.rank = whose.used, True, whose.rank[2]
         if not line.of:
             self._settle(line)
         return batch, lo, hi
@@ -357,11 +399,9 @@ class SpanQueue(Generic[B]):
             del self._past[next(iter(self._past))]
 
     def _note_used(self, share: _Share[B], used: float) -> None:
-        turns = self._turns
+        self._take_turn(share)
         share.used += used
-        if len(turns) > 1:
-            turns.remove(share)
-            turns.insert(bisect_right(turns, share.used, key=_USED), share)
+        self._give_turn(share)
 
     def _charge(self, share: _Share[B], line: _Line[B], used: float) -> None:
         turns, lines = self._turns, share.lines
@@ -372,7 +412,7 @@ class SpanQueue(Generic[B]):
         if len(lines) > 1:
             line.used += used
             del lines[0]
-            lines.insert(bisect_right(lines, _rank(line), key=_rank), line)
+            self._put_in_share(line)
 
     def take_last(self, rows: int) -> tuple[B, int, int]:
         """Take at most `rows` rows of one batch from the far end. Raises IndexError when empty."""
@@ -383,6 +423,7 @@ class SpanQueue(Generic[B]):
             lo = span.hi = hi - rows
         else:
             line.remove(span)
+        line.rows -= hi - lo
         self.rows -= hi - lo
         self._settle(line)
         return batch, lo, hi
@@ -393,21 +434,53 @@ class SpanQueue(Generic[B]):
 
     def drop_client(self, client: int) -> None:
         """Forget all rows of a client."""
-        for line in [*self._clients.get(client, ())]:
-            self.rows -= line.clear()
+        for line in [*self._clients.get(client, {}).values()]:
+            self.rows -= line.rows
+            line.clear()
             self._settle(line)
+
+    def take_over(self, other: "SpanQueue[B]", client: int) -> None:
+        """All rows of a client that are in another queue are here from now on, at the price of its lines alone."""
+        for (key, nesting), line in [*other._clients.get(client, {}).items()]:
+            other.rows -= line.rows
+            other._take_away(line)
+            if (key, nesting) in self._clients.get(client, {}):
+                for span in line:
+                    self.append(*span)
+                line.clear()
+                line.let_go()
+            else:
+                self.rows += line.rows
+                line.share = self._share_of(key)
+                self._take_in(line)
+
+    def has(self, client: int) -> bool:
+        """There are rows of a client."""
+        return client in self._clients
 
     def let_go(self) -> None:
         """Forget all rows, of everybody."""
         for client in [*self._clients]:
             self.drop_client(client)
 
-    def remove(self, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
-        """Take out the rows [lo, hi) of a batch; the parts that were here, ascending."""
+    def _lines_with(self, client: int, batch: int, whole: B | None) -> list[_Line[B]]:
+        """The lines that have spans of a batch: of a whole one there is but one that may."""
+        lines = self._clients.get(client)
+        if lines is None:
+            return []
+        if whole is None:
+            return [line for line in lines.values() if batch in line.of]
+        line = lines.get((whole.share, whole.nesting))
+        return [line] if line is not None and batch in line.of else []
+
+    def remove(self, client: int, batch: int, lo: int, hi: int, whole: B | None = None) -> list[tuple[int, int]]:
+        """Take out the rows [lo, hi) of a batch; the parts that were here, ascending.
+
+        `whole` is the batch where spans are of whole ones, not of parts: then it need not be looked for.
+        """
         found: list[tuple[int, int]] = []
-        for line in [*self._clients.get(client, ())]:
-            if batch in line.of:
-                found += self._remove(line, batch, lo, hi)
+        for line in self._lines_with(client, batch, whole):
+            found += self._remove(line, batch, lo, hi)
         return found
 
     def _remove(self, line: _Line[B], batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
@@ -427,20 +500,19 @@ class SpanQueue(Generic[B]):
                 span.lo = hi
             else:
                 line.remove(span)
-        self.rows -= sum(b - a for a, b in found)
+        rows = sum(b - a for a, b in found)
+        line.rows -= rows
+        self.rows -= rows
         self._settle(line)
         return found
 
-    def remove_all(self, client: int, batch: int, spans: list[tuple[int, int]]) -> None:
+    def remove_all(self, client: int, batch: int, spans: list[tuple[int, int]], whole: B | None = None) -> None:
         """Take out rows of a batch: spans that ascend and have no row in common, many at the price of few."""
-        for line in [*self._clients.get(client, ())]:
-            self.rows -= line.remove_all(batch, spans)
+        for line in self._lines_with(client, batch, whole):
+            rows = line.remove_all(batch, spans)
+            line.rows -= rows
+            self.rows -= rows
             self._settle(line)
-
-    def of_client(self, client: int) -> Iterator[tuple[B, int, int]]:
-        """The spans of one client, in the order of each line."""
-        for line in self._clients.get(client, ()):
-            yield from line
 
     def __iter__(self) -> Iterator[tuple[B, int, int]]:
         for share in self._turns:  # the first span is that whose rows are taken next

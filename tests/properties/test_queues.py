@@ -223,8 +223,8 @@ class SpanQueues(RuleBasedStateMachine):
     def same_rows(self) -> None:
         assert self.queue.rows == self.model.count
         for one, rows in self.model.of.items():
-            of_client = [(batch, row) for batch, lo, hi in self.queue.of_client(one[0]) for row in range(lo, hi)]
-            assert [(batch, row) for batch, row in of_client if batch.line == one] == rows
+            queued = [(batch, row) for batch, lo, hi in self.queue for row in range(lo, hi)]
+            assert [(batch, row) for batch, row in queued if batch.line == one] == rows
         assert sum(hi - lo for _, lo, hi in self.queue) == self.model.count
         assert self.queue.shares(9) == self.model.turns
         assert self.queue.copy().shares(9) == self.model.turns

@@ -120,7 +120,7 @@ def test_a_row_is_taken_out_of_many_spans_at_the_price_of_few() -> None:
 def test_the_middle_of_a_span_is_taken_out_again_and_again() -> None:
     made = queue((B, 0, 1), (A, 0, 8), (OTHER, 0, 1))
     assert [made.remove(A.client, A.id, row, row + 1) for row in (6, 2, 4)] == [[(6, 7)], [(2, 3)], [(4, 5)]]
-    assert list(made.of_client(1)) == [(B, 0, 1), (A, 0, 2), (A, 3, 4), (A, 5, 6), (A, 7, 8)]
+    assert [span for span in made if span[0].client == 1] == [(B, 0, 1), (A, 0, 2), (A, 3, 4), (A, 5, 6), (A, 7, 8)]
     assert made.remove(A.client, A.id, 0, 8) == [(0, 2), (3, 4), (5, 6), (7, 8)]
     assert list(made) == [(B, 0, 1), (OTHER, 0, 1)]
     assert made.rows == 2

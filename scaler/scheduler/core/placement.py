@@ -254,14 +254,12 @@ def share_out(state: ClusterState) -> Iterator[Give]:
     if not state.hands_out:
         return
     queues = state.queues
-    #: demand -> queues for it with rows that no agent has room for; and for how many demands there are `MOST_LEFT`
+    #: demand -> queues for it with rows that no agent has room for; and the demands for which there are `MOST_LEFT`
     left: dict[Demand, int] = {}
-    full = 0
-    for key, queue in queues.in_order():
+    full: set[Demand] = set()
+    for key, queue in queues.in_order(full):
         demand = key[1]
         others = left.get(demand, 0)
-        if others >= MOST_LEFT:
-            continue
         groups = _groups_for(state, demand)
         if not groups and len(key) == 2:
             queues.leave_out(key)
@@ -269,9 +267,8 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         # else a more urgent queue has found all agents that it looked at to have enough that is as urgent
         if (yield from _serve(state, key, queue, groups, may_go_beyond=not others)):
             left[demand] = others + 1
-            full += others + 1 == MOST_LEFT
-            if full >= queues.demands:
-                break
+            if others + 1 >= MOST_LEFT:
+                full.add(demand)
     if state.leaving:
         yield from _where_tasks_wait(state, list(queues.in_order()))
 

@@ -5,12 +5,12 @@ until they have answered: rows that come back for another reason meanwhile are t
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeVar
 
 from scaler.common.spans import joined, within, without
 from scaler.errors import ProtocolError
-from scaler.protocol.codes import WithdrawalKind
+from scaler.protocol.codes import MOST_SPANS, WithdrawalKind
 from scaler.protocol.messages import (
     Spans,
     TaskBegun,
@@ -124,8 +124,9 @@ def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, message: Ta
 def hold(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskHold) -> None:
     """A client cancels row after row: none of its rows goes to an agent until it says so, by naming none.
 
-    It is told which of these wait here, as far as a message names them: it need not ask about each of them. Rows that
-    have come back, or are computed again, may have to go to some agent at any time.
+    It is told which of these wait here, as far as a message names them: it need not ask about each of them. Of rows in
+    many places some are looked at. Rows that have come back, or are computed again, may have to go to some agent at any
+    time.
     """
     if message and not client.is_held:
         state.queues.hold(client.number)
@@ -134,12 +135,19 @@ def hold(state: ClusterState, out: Outgoing, client: ClientRecord, message: Task
         state.queues.release(client.number)
     if not message:
         return
+    named = _named(client, message)[0]
+    runs = (
+        (batch, *run)
+        for batch, spans in named.items()
+        if batch.attempts is None or not batch.attempts.returns
+        for lo, hi in _not_again(batch, spans)
+        for run in batch.runs(lo, hi)
+    )
     held = TaskHold()
-    for batch, spans in _named(client, message)[0].items():
-        if batch.attempts is None or not batch.attempts.returns:
-            for a, b in _sort_by_place(batch, _not_again(batch, spans))[0]:
-                held.add(0, batch.id, a, b)
-    out.send(client.number, held.parts()[0])  # it asks about others one by one
+    for batch, place, lo, hi in islice(runs, 2 * MOST_SPANS):  # it asks about others one by one
+        if place < AGENT and place != DONE:
+            held.add(0, batch.id, lo, hi)
+    out.send(client.number, held.parts()[0])
 
 
 def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskClaim) -> list[Move]:

@@ -7,9 +7,9 @@ Rows that no agent has walltime enough for are set aside, in queues by how long 
 way: of the next rows of their class some may fit. Queues for what no agent has have no turn until one comes with it.
 """
 
-from bisect import insort
-from collections.abc import Iterator, KeysView
-from operator import itemgetter
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Container, Iterator, KeysView
+from heapq import heapify, heappop, heapreplace
 
 from scaler.common.spans import SpanQueue
 from scaler.scheduler.state.batch_records import Batch, Demand, QueueClass
@@ -19,20 +19,26 @@ QueueKey = QueueClass | tuple[int, Demand, int]
 
 #: queues are kept for the next rows of their class, up to this many
 KEPT = 16
-_URGENCY = itemgetter(0)
+#: (-priority, number, key): of equals the one that was put there first goes first
+Turn = tuple[int, int, QueueKey]
 
 
 class ReadyQueues:
-    """All queues; empty ones go away. Rows of clients that are held have queues of their own, which have no turn."""
+    """All queues; empty ones go away. Rows of clients that are held have queues of their own, which have no turn.
 
-    __slots__ = ("_aside", "_demands", "_held", "_order", "_queues", "_unmet")
+    A client may have a queue for each of its rows: none is looked for among all.
+    """
+
+    __slots__ = ("_aside", "_held", "_number", "_order", "_queues", "_turns", "_unmet")
 
     def __init__(self) -> None:
         self._queues: dict[QueueKey, SpanQueue[Batch]] = {}
-        #: the keys of `_queues`, highest priority first, and among equals the one whose turn it is
-        self._order: list[QueueKey] = []
-        #: what rows ask for -> how many of the keys are for that
-        self._demands: dict[Demand, int] = {}
+        #: what rows ask for -> the turns of the queues for that, ascending; no empty lists
+        self._order: dict[Demand, list[Turn]] = {}
+        #: exactly the keys of `_queues`, with their turns
+        self._turns: dict[QueueKey, Turn] = {}
+        #: of the last turn
+        self._number = 0
         #: the queues of rows that were set aside, by their class
         self._aside: dict[QueueClass, dict[QueueKey, None]] = {}
         #: number of a client whose rows are to wait -> the queues of its rows
@@ -51,7 +57,8 @@ class ReadyQueues:
         """The same queues, to be emptied apart from these; without those that have no turn."""
         made = ReadyQueues()
         made._queues = {key: queue.copy() for key, queue in self._queues.items()}
-        made._order, made._demands = self._order.copy(), self._demands.copy()
+        made._order = {demand: turns.copy() for demand, turns in self._order.items()}
+        made._turns, made._number = self._turns.copy(), self._number
         made._aside = {key: dict(keys) for key, keys in self._aside.items()}
         return made
 
@@ -65,7 +72,7 @@ class ReadyQueues:
         others = [*self._unmet.items()]
         for queues in self._held.values():
             others += queues.items()
-        return [*((key, self._queues[key]) for key in self._order), *others]
+        return [*((key, self._queues[key]) for _, _, key in sorted(self._turns.values())), *others]
 
     @property
     def rows(self) -> int:
@@ -83,9 +90,19 @@ class ReadyQueues:
 
     def _take_in(self, key: QueueKey, queue: SpanQueue[Batch]) -> SpanQueue[Batch]:
         self._queues[key] = queue
-        insort(self._order, key, key=_URGENCY)
-        self._demands[key[1]] = self._demands.get(key[1], 0) + 1
+        self._give_turn(key)
         return queue
+
+    def _give_turn(self, key: QueueKey) -> None:
+        self._number += 1
+        turn = self._turns[key] = key[0], self._number, key
+        insort(self._order.setdefault(key[1], []), turn)
+
+    def _take_turn(self, key: QueueKey) -> None:
+        turns = self._order[key[1]]
+        del turns[bisect_left(turns, self._turns.pop(key))]
+        if not turns:
+            del self._order[key[1]]
 
     def append(self, batch: Batch, lo: int, hi: int) -> None:
         """Queue rows that became ready."""
@@ -99,17 +116,15 @@ class ReadyQueues:
         """Take out rows; the spans that were here."""
         found: list[tuple[int, int]] = []
         for queue in self._that_may_have(batch):
-            found += queue.remove(batch.client, batch.id, lo, hi)
-        if self._unmet:
-            self._forget_unmet(batch.queue_class)
+            found += queue.remove(batch.client, batch.id, lo, hi, batch)
+        self._forget_empty(batch.queue_class)
         return found
 
     def remove_all(self, batch: Batch, spans: list[tuple[int, int]]) -> None:
         """Take out many spans of rows, which ascend."""
         for queue in self._that_may_have(batch):
-            queue.remove_all(batch.client, batch.id, spans)
-        if self._unmet:
-            self._forget_unmet(batch.queue_class)
+            queue.remove_all(batch.client, batch.id, spans, batch)
+        self._forget_empty(batch.queue_class)
 
     def _that_may_have(self, batch: Batch) -> list[SpanQueue[Batch]]:
         """The queues in which rows of a batch may be."""
@@ -139,27 +154,26 @@ class ReadyQueues:
             for queue in self._held[client].values():
                 queue.drop_client(client)
             return
-        for queue in self._queues.values():
-            queue.drop_client(client)
-        for key in [*self._unmet]:
-            self._unmet[key].drop_client(client)
-            self._forget_unmet(key)
+        for key, queue in [*self._queues.items(), *self._unmet.items()]:
+            if queue.has(client):
+                queue.drop_client(client)
+                self._forget_empty((key[0], key[1]))
 
     def hold(self, client: int) -> None:
         """No agent is given rows of a client until `release`."""
         held: dict[QueueClass, SpanQueue[Batch]] = {}
-        for queue in (*self._queues.values(), *self._unmet.values()):
-            for batch, lo, hi in queue.of_client(client):
-                held.setdefault(batch.queue_class, SpanQueue()).append(batch, lo, hi)
-        self.drop_client(client)
+        for key, queue in [*self._queues.items(), *self._unmet.items()]:
+            if queue.has(client):
+                queue_class = key[0], key[1]
+                held.setdefault(queue_class, SpanQueue()).take_over(queue, client)
+                self._forget_empty(queue_class)
         self._held[client] = held
 
     def release(self, client: int) -> None:
         """Rows of a client have their turn again, if it was held."""
-        for queue in self._held.pop(client, {}).values():
-            for batch, lo, hi in queue:
-                self.append(batch, lo, hi)
-            queue.let_go()
+        for key, queue in self._held.pop(client, {}).items():
+            if queue.rows:
+                (self._queues.get(key) or self._new(key)).take_over(queue, client)
 
     def leave_out(self, key: QueueKey) -> None:
         """No agent has what the rows of a class ask for: they have no turn until `bring_back`."""
@@ -177,38 +191,56 @@ class ReadyQueues:
         """For what no agent has, as was said."""
         return self._unmet.keys()
 
-    def _forget_unmet(self, key: QueueKey) -> None:
+    def _forget_empty(self, key: QueueClass) -> None:
+        """Rows of a class were taken out: of its queues those go that have none."""
         if key in self._unmet and not self._unmet[key].rows:
             del self._unmet[key]
+        if len(self._queues) > KEPT:
+            for one in (key, *self._aside.get(key, ())):
+                self._drop_if_empty(one)
 
-    @property
-    def demands(self) -> int:
-        """For how many different demands there are queues."""
-        return len(self._demands)
+    def _drop_if_empty(self, key: QueueKey) -> None:
+        queue = self._queues.get(key)
+        if queue is not None and not queue.rows and len(self._queues) > KEPT:
+            self._drop(key)
 
     @property
     def are_several(self) -> bool:
         """There are several queues, empty ones among them."""
-        return len(self._order) > 1
+        return len(self._queues) > 1
 
-    def in_order(self) -> Iterator[tuple[QueueKey, SpanQueue[Batch]]]:
+    def in_order(self, done: Container[Demand] = ()) -> Iterator[tuple[QueueKey, SpanQueue[Batch]]]:
         """The queues that hold rows, highest priority first. Rows may be taken meanwhile, and queues rotated.
 
-        Whoever needs no more of them may leave the rest: there may be one for each row.
+        Whoever needs no more of them, or no more for what is `done` meanwhile, may leave the rest: there may be one for
+        each row.
         """
-        for key in self._order.copy():
+        last, heads = self._number, [turns[0] for turns in self._order.values()]
+        heapify(heads)
+        while heads:
+            turn = heads[0]
+            key = turn[2]
             queue = self._queues[key]
             if queue.rows:
                 yield key, queue
-            elif len(self._order) > KEPT:
-                self._drop(key)
+            following = self._turn_behind(turn, last) if key[1] not in done else None
+            if following is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, following)
+            self._drop_if_empty(key)
+
+    def _turn_behind(self, turn: Turn, last: int) -> Turn | None:
+        """The next turn for the same demand that was not given after the one with the number `last`."""
+        turns = self._order.get(turn[2][1], ())
+        at = bisect_right(turns, turn)
+        while at < len(turns) and turns[at][1] > last:
+            at = bisect_right(turns, (turns[at][0], self._number + 1))
+        return turns[at] if at < len(turns) else None
 
     def _drop(self, key: QueueKey) -> None:
         del self._queues[key]
-        self._order.remove(key)
-        self._demands[key[1]] -= 1
-        if not self._demands[key[1]]:
-            del self._demands[key[1]]
+        self._take_turn(key)
         if len(key) > 2:
             self._forget_aside(key)
 
@@ -220,5 +252,5 @@ class ReadyQueues:
 
     def rotate(self, key: QueueKey) -> None:
         """Rows of a queue were given to agents: others of its priority have their turn before it."""
-        self._order.remove(key)
-        insort(self._order, key, key=_URGENCY)
+        self._take_turn(key)
+        self._give_turn(key)

@@ -1,0 +1,95 @@
+"""What a client makes many of, each in a small message, costs others nothing: as many queues, lines, roots as rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from simulator.scripted import FakeScheduler, spans, task
+from support.counting import steps_of
+
+from scaler.protocol.codes import MOST_SPANS
+from scaler.protocol.messages import DisconnectRequest, Spans, TaskCancel, TaskHold
+from scaler.scheduler.core.events import Received
+from scaler.scheduler.state.ready_queues import KEPT, QueueKey
+
+#: batch `i` of a client's, by what there are many of
+MANY: dict[str, Callable[[int], dict[str, Any]]] = {
+    "priorities": lambda i: {"priority": i},
+    "priorities below": lambda i: {"priority": -i},
+    "nestings": lambda i: {"nesting": i},
+    "roots": lambda i: {"root": 1_000 + i},
+    "demands": lambda i: {"capabilities": (f"c{i}",)},
+}
+
+
+def scheduler_with(count: int, options: Callable[[int], dict[str, Any]]) -> tuple[FakeScheduler, int]:
+    """A busy agent, another whose rows are least urgent, and a client in a worker with so many batches of a row."""
+    fake = FakeScheduler(1)
+    fake.agent(1, ("other",))
+    fake.say(fake.client(), task(1_000, 10), task(2_000, 10, capabilities=("other",), priority=-1_000_000))
+    client = fake.client("/store")
+    fake.say(client, *[task(1_000 + i, 1, **options(i)) for i in range(count)])
+    return fake, client
+
+
+def steps_for(count: int, options: Callable[[int], dict[str, Any]]) -> int:
+    """Steps for the next batch, its end, and a word of somebody else's."""
+    fake, client = scheduler_with(count, options)
+    said = task(1_000 + count, 1, **options(count)), TaskCancel(spans(Spans, 0, (1_000 + count, 0, 1)))
+    return steps_of(lambda: [fake.core.handle([Received(client, message)], 0.0) for message in said])
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_one_more_costs_as_much_behind_many_as_behind_few(kind: str) -> None:
+    few, many = (steps_for(count, MANY[kind]) for count in (40, 400))
+    assert many < 1.2 * few
+
+
+def steps_to_hold(batches: int) -> int:
+    """Steps for a client's rows that are held and let go."""
+    fake, client = scheduler_with(batches, lambda i: {})
+    said = spans(TaskHold, 0, (1_000, 0, 1)), TaskHold()
+    return steps_of(lambda: [fake.core.handle([Received(client, message)], 0.0) for message in said])
+
+
+def test_rows_are_held_and_let_go_at_the_price_of_their_queues() -> None:
+    assert steps_to_hold(400) < 1.2 * steps_to_hold(40)
+
+
+def queued(fake: FakeScheduler) -> dict[QueueKey, list[tuple[int, int, int]]]:
+    """What is in each queue that has rows."""
+    return {
+        key: [(batch.id, lo, hi) for batch, lo, hi in queue]
+        for key, queue in fake.core.state.queues.items()
+        if queue.rows
+    }
+
+
+def test_rows_that_are_held_and_let_go_are_all_there_in_their_order() -> None:
+    fake, client = scheduler_with(9, lambda i: {"priority": i % 2, "nesting": i % 3, "capabilities": ("c",) * (i % 2)})
+    before = queued(fake)
+    fake.say(client, spans(TaskHold, 0, (1_000, 0, 1)))
+    have_turns = [batch.client for _, queue in fake.core.state.queues.in_order() for batch, _, _ in queue]
+    assert client not in have_turns
+    fake.say(client, TaskHold())
+    assert queued(fake) == before
+
+
+def test_of_rows_in_many_places_that_are_held_some_are_named() -> None:
+    fake, client = scheduler_with(0, lambda i: {})
+    fake.say(client, task(5_000, 8 * MOST_SPANS))
+    for first in range(0, 8 * MOST_SPANS, 2 * MOST_SPANS):
+        others = [(5_000, row, row + 1) for row in range(first, first + 2 * MOST_SPANS, 2)]
+        fake.say(client, TaskCancel(spans(Spans, 0, *others)))
+    fake.heard(client)
+    steps = steps_of(lambda: fake.say(client, spans(TaskHold, 0, (5_000, 0, 8 * MOST_SPANS))))
+    (held,) = fake.heard(client, TaskHold)
+    assert MOST_SPANS // 2 < len(held.batches) <= MOST_SPANS
+    assert steps < 200 * 2 * MOST_SPANS
+
+
+def test_queues_that_a_client_has_left_empty_are_gone() -> None:
+    fake, _ = scheduler_with(400, MANY["priorities"])
+    for number in [*fake.core.state.clients]:
+        fake.say(number, *[TaskCancel(spans(Spans, 0, (1_000 + i, 0, 1))) for i in range(200)], DisconnectRequest())
+    assert len(fake.core.state.queues.items()) <= KEPT + 1
