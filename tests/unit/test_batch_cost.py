@@ -1,9 +1,12 @@
 """A batch is as long as its message: nobody takes the scheduler's memory with a number alone."""
 
 import pytest
-from simulator.scripted import FakeScheduler, graph, task
+from simulator.checks import check_scheduler
+from simulator.scripted import FakeScheduler, graph, spans, task
+from simulator.world import World
 
 from scaler.protocol.messages import (
+    CANCELLED,
     GRAPH,
     INLINE,
     KEEP,
@@ -11,13 +14,17 @@ from scaler.protocol.messages import (
     STORED_OBJECT,
     TOGETHER,
     ObjectAnnounce,
+    Spans,
     Task,
+    TaskCancel,
+    TaskResult,
     u8,
     u32,
     u64,
 )
+from scaler.scheduler.core import batch_cost
 from scaler.scheduler.core import events as ev
-from scaler.scheduler.core.batch_cost import MOST_ROWS_APART
+from scaler.scheduler.core.batch_cost import MOST_FAILING, MOST_ROWS_APART
 
 MANY = 1 << 24
 BATCH, ARGUMENTS = 100, 50
@@ -71,6 +78,46 @@ def test_arguments_in_a_store_are_believed_up_to_a_bound() -> None:
     assert fake.core.state.clients[client].outstanding == MOST_ROWS_APART
     fake.say(greedy, together(MOST_ROWS_APART + 1, None))
     assert greedy not in fake.core.state.clients
+
+
+@pytest.mark.parametrize("arguments", [0, ARGUMENTS])
+def test_many_rows_whose_function_or_arguments_were_never_sent_cost_the_session(arguments: int) -> None:
+    fake = FakeScheduler(1)
+    client, greedy = fake.client(), fake.client()
+
+    def unsent(rows: int) -> Task:
+        return together(rows, None) if arguments else task(BATCH, rows, function=ARGUMENTS)
+
+    fake.say(client, unsent(MOST_FAILING))
+    (result,) = fake.heard(client, TaskResult)
+    assert len(result.batches) == MOST_FAILING
+    fake.say(greedy, unsent(MOST_FAILING + 1))
+    assert greedy not in fake.core.state.clients
+
+
+def test_rows_without_their_arguments_are_bounded_together_as_long_as_they_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_cost, "MOST_APART_TOGETHER", 50)
+    fake = FakeScheduler(1)
+    client, greedy = fake.client(), fake.client()
+
+    def apart(batch: int) -> Task:
+        return Task(0, batch, 20, TOGETHER, 0, 1, ARGUMENTS, "f", spans=u32([0, 20]))
+
+    for number in (client, greedy):
+        fake.say(number, ObjectAnnounce(u64([ARGUMENTS]), u8([INLINE]), [b"x" * 20]), apart(100), apart(200))
+    fake.end_all(fake.agents[0], client)
+    fake.say(client, *[TaskCancel(spans(Spans, 0, (batch, 0, 20))) for batch in (100, 200)])
+    fake.end_all(fake.agents[0], client, CANCELLED)
+    assert not fake.core.state.clients[client].values.rows_apart
+    fake.say(client, apart(300), apart(400))
+    fake.say(greedy, apart(300))
+    (forgotten,) = [effect for effect in fake.effects if isinstance(effect, ev.Forget)]
+    assert forgotten.number == greedy
+    assert "60 rows without their arguments" in forgotten.reason
+    assert client in fake.core.state.clients
+    check_scheduler(World(0), fake.core)
 
 
 def test_what_clients_make_is_as_long_as_it_has_to_be() -> None:

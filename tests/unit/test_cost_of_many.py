@@ -8,7 +8,7 @@ from simulator.scripted import FakeScheduler, spans, task
 from support.counting import steps_of
 
 from scaler.protocol.codes import MOST_SPANS
-from scaler.protocol.messages import DisconnectRequest, Spans, TaskCancel, TaskHold
+from scaler.protocol.messages import DisconnectRequest, Spans, TaskCancel, TaskHold, TaskRunning
 from scaler.scheduler.core.events import Received
 from scaler.scheduler.state.ready_queues import KEPT, QueueKey
 
@@ -93,3 +93,15 @@ def test_queues_that_a_client_has_left_empty_are_gone() -> None:
     for number in [*fake.core.state.clients]:
         fake.say(number, *[TaskCancel(spans(Spans, 0, (1_000 + i, 0, 1))) for i in range(200)], DisconnectRequest())
     assert len(fake.core.state.queues.items()) <= KEPT + 1
+
+
+def test_what_an_agent_answers_about_one_row_costs_little_for_each_other_that_it_was_asked_for() -> None:
+    rows = 400
+    fake = FakeScheduler(rows)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(1_000, rows))
+    fake.say(client, TaskCancel(spans(Spans, 0, *[(1_000, row, row + 1) for row in range(0, rows, 2)])))
+    running = spans(TaskRunning, client, (1_000, 0, 1))
+    assert steps_of(lambda: fake.core.handle([Received(agent, running)], 0.0)) < 200 * rows // 2
+    assert len(fake.core.state.agents[agent].withdrawals[client]) == rows // 2 - 1

@@ -4,10 +4,35 @@ from collections.abc import Mapping
 
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import EACH, GRAPH, Task
+from scaler.scheduler.state.client_records import ClientValues
 from scaler.scheduler.state.object_records import ObjectRecord
 
 #: rows of a batch whose arguments came before it, or are in a store: nothing of the message grows with their number
 MOST_ROWS_APART = 1 << 17
+#: rows of all batches of a client that are such, until these are over: a message of 200 bytes brings 512 KiB of places
+MOST_APART_TOGETHER = 1 << 27
+#: rows of a batch whose function or arguments are not there: each fails, and its client is told so of each by itself
+MOST_FAILING = 16
+
+
+def is_apart(task: Task) -> bool:
+    """The arguments of its rows are not in the message."""
+    return task.arguments != 0 and task.arguments not in task.objects
+
+
+def check_client(values: ClientValues, task: Task) -> None:
+    """Raise `ProtocolError` for a new batch of a client that has more rows than this has sent anything for."""
+    rows, objects = task.rows, values.objects
+    if rows > MOST_FAILING:
+        for what, object_id in (("function was", task.function), ("arguments were", task.arguments)):
+            if object_id and object_id not in objects and object_id not in task.objects:
+                raise ProtocolError(f"a Task of {rows:,} rows whose {what} never sent")
+        if is_apart(task) and values.rows_apart + rows > MOST_APART_TOGETHER:
+            raise ProtocolError(
+                f"a Task that makes it {values.rows_apart + rows:,} rows without their arguments; "
+                f"a client may have {MOST_APART_TOGETHER:,} at a time"
+            )
+    check(objects, task)
 
 
 def check(objects: Mapping[int, ObjectRecord], task: Task) -> None:

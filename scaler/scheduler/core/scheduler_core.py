@@ -555,9 +555,9 @@ class SchedulerCore:
         if task.batch in client.remembered:
             raise ProtocolError("a Task with the id of one that has ended")
         admission.check_ids(client, task)
-        batch_cost.check(client.values.objects, task)
         task.client = client.number
         if task.batch not in client.batches:
+            batch_cost.check_client(client.values, task)
             task.root = roots.note(self.state, client, task.root, self._limits.client_timeout)
 
     def _object_announce(self, client: ClientRecord, message: ObjectAnnounce) -> list[Move]:

@@ -269,6 +269,9 @@ def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: 
         kind, batch, lo, hi = asked
         if not batch.left:
             continue
+        if hi - lo == 1 and not back and batch.place[lo] == place and not (lost and kind is WithdrawalKind.CLAIM):
+            left[asked] = None  # as nearly all are of many: an agent answers for one after the other
+            continue
         spans = Spans()
         if kind is WithdrawalKind.CLAIM:
             if lost:

@@ -38,6 +38,8 @@ class ClientValues:
     remaking: dict[int, list[Row]] = field(default_factory=dict)
     #: id of a lost value -> number of the agent that has to be able to fetch it once it is made again
     required_zones: dict[int, int] = field(default_factory=dict)
+    #: rows of the batches that are known whose arguments did not come with them
+    rows_apart: int = 0
     #: some of its objects are or were in stores
     has_stored: bool = False
 
@@ -52,6 +54,7 @@ class ClientValues:
         self.lost.clear()
         self.remaking.clear()
         self.required_zones.clear()
+        self.rows_apart = 0
 
     def object_id_of(self, value: int) -> int:
         """The id of the object that a value is in: its own, or that of a list."""

@@ -180,6 +180,10 @@ def _places(state: ClusterState) -> Iterator[Finding]:
     for client in state.clients.values():
         for batch in client.batches.values():
             yield from _places_of(batch, queued.pop(batch, []))
+        apart = [batch for batch in (*client.batches.values(), *client.remembered.values()) if batch.task.arguments]
+        rows = sum(batch.rows for batch in apart if batch.task.arguments not in batch.task.objects)
+        if client.values.rows_apart != rows:
+            yield Finding(f"{client.values.rows_apart} rows count as without their arguments, and {rows} are")
         for batch in client.remembered.values():
             if batch.left or any(place != DONE for place in batch.place):
                 yield Finding(f"batch {batch.id} is remembered, and not all of its rows have ended", batch.id)
