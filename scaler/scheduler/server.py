@@ -34,6 +34,7 @@ from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconn
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.later import LATER, OF_PAIRS, modules_of
+from scaler.scheduler.pace import Pace
 from scaler.scheduler.publishing import Publisher
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
 from scaler.scheduler.succession_wishes import KeepJobs, StepDown, Tell
@@ -136,6 +137,9 @@ class Server:
             terms.epoch, listener.address.url, self._composition, succession, insecure=security.insecure
         )
         self._heartbeat = config.heartbeat_interval
+        self._pace = Pace()
+        #: bytes of the messages that this step has received
+        self._taken = 0
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)
         if monitor_listener is not None:
@@ -285,6 +289,8 @@ class Server:
                 self._send(wish)
             else:
                 self._carry_out(wish)
+        if self._taken:
+            self._note_pace(now)
         if self._composition.has_more:
             self.loop.soon()
         if self._stopping or (agent is not None and agent.stopped):
@@ -306,6 +312,14 @@ class Server:
         self._plan(wishes, now, due)
         self.loop.is_idle = is_idle
 
+    def _note_pace(self, began: float) -> None:
+        """What was said has been dealt with: as much is taken the next time as others may wait for."""
+        self._pace.note(self._taken, time.monotonic() - began)
+        self._taken = 0
+        self._listener.state.pass_bytes = self._pace.bytes
+        if self._monitor_listener is not None:
+            self._monitor_listener.state.pass_bytes = self._pace.bytes
+
     def _plan(self, wishes: list[float | None], now: float, due: bool) -> None:
         """Have the loop wake up at the first of these times; a later one than was planned may wait until that."""
         first = math.inf
@@ -320,6 +334,7 @@ class Server:
     def _receive(self, listener: Listener | MonitorListener) -> None:
         now = time.monotonic()
         for connection, frames in listener.receive():
+            self._taken += sum(map(len, frames))
             try:
                 envelope = decode(frames)
             except ProtocolError as error:

@@ -12,6 +12,9 @@ from scaler.transport.notices import Notices
 
 #: Bytes that wait to be sent to a peer, after which whoever has the listener is told with each message.
 MOST_UNSENT = 1 << 27
+#: Bytes of small messages that one call of `receive` takes, of each local peer and of all others together, before
+#: others have their turn: to deal with these takes longer than their size says.
+PASS_BYTES = 1 << 16
 #: Seconds between two looks at how many descriptors the rest of the process has.
 _LOOK_SECONDS = 1.0
 
@@ -21,7 +24,7 @@ class ListenerState:
 
     __slots__ = (
         "_looked", "_others", "awaits_welcome", "connections", "gone", "has_strangers", "limit", "new_peer", "notices",
-        "swamped",
+        "pass_bytes", "swamped",
     )  # fmt: skip
 
     def __init__(self, limit: int, awaits_welcome: bool, log: logging.Logger, first_peer: int = 1) -> None:
@@ -32,6 +35,8 @@ class ListenerState:
         #: Gives each peer its number.
         self.new_peer = itertools.count(first_peer).__next__
         self.notices = Notices(log)
+        #: As `PASS_BYTES`; the shell takes less while that takes it long.
+        self.pass_bytes = PASS_BYTES
         #: How many are open, by all its sockets.
         self.connections = 0
         #: Peers that left by themselves, or had to, since the shell last asked; whether they can't come back.

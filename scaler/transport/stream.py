@@ -77,15 +77,18 @@ class Stream:
         """The other side has said who it is."""
         self._decoder.welcome()
 
-    def receive(self, messages: list[Message]) -> None:
-        """Append what has arrived; sets `reason` when the stream has ended."""
+    def receive(self, messages: list[Message], small_bytes: int = _READ_BYTES) -> None:
+        """Append what has arrived; sets `reason` when the stream has ended.
+
+        Of small messages it takes no more than `small_bytes` at a time.
+        """
         decoder = self._decoder
         taken = 0
         try:
             while taken < _PASS_BYTES:
                 wanted = decoder.wanted
                 if wanted is None:
-                    data = self._socket.recv(_READ_BYTES)
+                    data = self._socket.recv(min(small_bytes, _READ_BYTES))
                     if not data:
                         self.reason = "the other side closed the connection"
                         return

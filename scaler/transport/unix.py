@@ -120,7 +120,7 @@ class UnixPeers:
             stream.flush()
         if events & READABLE:
             messages: list[Message] = []
-            stream.receive(messages)
+            stream.receive(messages, self._state.pass_bytes)
             if messages:
                 inbox.extend([(peer, message) for message in messages])
                 if not self._state.awaits_welcome and self._pending.peers:

@@ -300,7 +300,7 @@ class ZeroMQPeers:
         while has_input(self._admission):
             self._admission.send_multipart(self._admit(self._admission.recv_multipart()))
         self._read_monitor()
-        more = drain(self._router, lambda: self._receive_one(inbox))
+        more = drain(self._router, lambda: self._receive_one(inbox), self._state.pass_bytes)
         if more:
             self._waker.wake()
         else:

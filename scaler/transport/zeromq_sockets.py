@@ -10,14 +10,12 @@ import zmq
 
 from scaler.transport.address import Address
 from scaler.transport.framing import LARGE
+from scaler.transport.listener_state import PASS_BYTES
 from scaler.transport.port import SLACK_BYTES, Message, Sendable
 
 #: Messages and bytes one call of `receive` takes before others have their turn.
 _PASS_MESSAGES = 1024
 _PASS_BYTES = 1 << 24
-#: The same of messages below `LARGE`, which cost those who deal with them much more than they are large: peers take
-#: turns message by message, so nobody's next one waits for more than this of the others'.
-_PASS_SMALL_BYTES = 1 << 16
 #: Messages of one peer that have come to a listener and were not received. Behind them its connection is not read, so
 #: who says more than is dealt with fills no memory but its own; nothing is dropped.
 _WAITING_MESSAGES = 128
@@ -74,8 +72,12 @@ def has_input(asked: zmq.Socket[bytes]) -> bool:
     return bool(int(asked.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
 
-def drain(via: zmq.Socket[bytes], receive_one: Callable[[], int]) -> bool:
-    """Call `receive_one` (it returns the bytes taken) until nothing is left; True if it stopped before that."""
+def drain(via: zmq.Socket[bytes], receive_one: Callable[[], int], small_bytes: int = PASS_BYTES) -> bool:
+    """Call `receive_one` (it returns the bytes taken) until nothing is left; True if it stopped before that.
+
+    Of messages below `LARGE` it takes no more than `small_bytes`: peers take turns message by message, so nobody's next
+    one waits for more than this of the others'.
+    """
     taken = small = 0
     for _ in range(_PASS_MESSAGES):
         try:
@@ -84,7 +86,7 @@ def drain(via: zmq.Socket[bytes], receive_one: Callable[[], int]) -> bool:
             return False
         taken += size
         small += size if size < LARGE else 0
-        if taken > _PASS_BYTES or small > _PASS_SMALL_BYTES:
+        if taken > _PASS_BYTES or small > small_bytes:
             break
     return True
 
