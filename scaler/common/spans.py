@@ -463,23 +463,25 @@ class SpanQueue(Generic[B]):
         for client in [*self._clients]:
             self.drop_client(client)
 
-    def _lines_with(self, client: int, batch: int, whole: B | None) -> list[_Line[B]]:
-        """The lines that have spans of a batch: of a whole one there is but one that may."""
+    def _lines_with(self, client: int, batch: int, where: tuple[int, int] | None) -> list[_Line[B]]:
+        """The lines that have spans of a batch: one at most of a share and nesting."""
         lines = self._clients.get(client)
         if lines is None:
             return []
-        if whole is None:
+        if where is None:
             return [line for line in lines.values() if batch in line.of]
-        line = lines.get((whole.share, whole.nesting))
+        line = lines.get(where)
         return [line] if line is not None and batch in line.of else []
 
-    def remove(self, client: int, batch: int, lo: int, hi: int, whole: B | None = None) -> list[tuple[int, int]]:
+    def remove(
+        self, client: int, batch: int, lo: int, hi: int, where: tuple[int, int] | None = None
+    ) -> list[tuple[int, int]]:
         """Take out the rows [lo, hi) of a batch; the parts that were here, ascending.
 
-        `whole` is the batch where spans are of whole ones, not of parts: then it need not be looked for.
+        With `where`, a share and a nesting, those of its spans that have these: they need not be looked for.
         """
         found: list[tuple[int, int]] = []
-        for line in self._lines_with(client, batch, whole):
+        for line in self._lines_with(client, batch, where):
             found += self._remove(line, batch, lo, hi)
         return found
 
@@ -506,9 +508,11 @@ class SpanQueue(Generic[B]):
         self._settle(line)
         return found
 
-    def remove_all(self, client: int, batch: int, spans: list[tuple[int, int]], whole: B | None = None) -> None:
+    def remove_all(
+        self, client: int, batch: int, spans: list[tuple[int, int]], where: tuple[int, int] | None = None
+    ) -> None:
         """Take out rows of a batch: spans that ascend and have no row in common, many at the price of few."""
-        for line in self._lines_with(client, batch, whole):
+        for line in self._lines_with(client, batch, where):
             rows = line.remove_all(batch, spans)
             line.rows -= rows
             self.rows -= rows

@@ -45,6 +45,11 @@ class Batch:
         return -self.priority, (self.capabilities, 1)
 
     @property
+    def key(self) -> tuple[int, int]:
+        """What it is known by at an agent."""
+        return self.client, self.id
+
+    @property
     def task(self) -> Any:
         """Where queues find the priority."""
         return SimpleNamespace(priority=self.priority, capabilities=self.capabilities, batch=self.id)

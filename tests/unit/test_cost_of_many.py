@@ -4,11 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from simulator.scripted import FakeScheduler, spans, task
+from simulator.scripted import FakeAgent, FakeScheduler, spans, task
 from support.counting import steps_of
 
+from scaler.agent.core import events as ae
+from scaler.agent.state import ready_rows
+from scaler.agent.state.rows import RowRange
 from scaler.protocol.codes import MOST_SPANS
-from scaler.protocol.messages import DisconnectRequest, Spans, TaskCancel, TaskHold, TaskRunning
+from scaler.protocol.messages import DisconnectRequest, Spans, TaskCancel, TaskHold, TaskResult, TaskRunning, u64
 from scaler.scheduler.core.events import Received
 from scaler.scheduler.state.ready_queues import KEPT, QueueKey
 
@@ -54,6 +57,36 @@ def steps_to_hold(batches: int) -> int:
 
 def test_rows_are_held_and_let_go_at_the_price_of_their_queues() -> None:
     assert steps_to_hold(400) < 1.2 * steps_to_hold(40)
+
+
+def steps_for_an_agent(count: int, options: Callable[[int], dict[str, Any]]) -> int:
+    """Steps for one row that is cancelled at an agent, of so many."""
+    fake = FakeAgent(1)
+    for i in range(count):
+        brings = {"objects": u64([1]), "bodies": [b"x", b"function"]} if i == 0 else {}
+        fake.handle(ae.FromScheduler(task(1_000 + i, 1, client=fake.CLIENT, **options(i), **brings)))
+    said = TaskCancel(spans(Spans, fake.CLIENT, (1_000 + count // 2, 0, 1)))
+    steps = steps_of(lambda: fake.handle(ae.FromScheduler(said)))
+    assert isinstance(fake.said[-1], TaskResult)
+    return steps
+
+
+@pytest.mark.parametrize("kind", ["priorities", "nestings", "roots"])
+def test_an_agent_takes_out_one_of_many_at_the_price_of_one_of_few(kind: str) -> None:
+    assert steps_for_an_agent(400, MANY[kind]) < 1.2 * steps_for_an_agent(40, MANY[kind])
+
+
+def test_an_agent_forgets_where_rows_were_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ready_rows, "FEW_BATCHES", 4)
+    queue = ready_rows.RowQueue()
+    parts = [RowRange(1, task(10 * i, 2, priority=i % 3, nesting=i % 2), 0, 2) for i in range(100)]
+    for i, part in enumerate(parts):
+        queue.append(part, 0, 2)
+        if i >= 2:
+            old = parts[i - 2]
+            assert queue.remove_rows(1, old.id, 0, 2) == [(0, 2)]
+        assert len(queue._places) <= 4 + 2 * queue.rows + 1
+    assert queue.rows == 4
 
 
 def queued(fake: FakeScheduler) -> dict[QueueKey, list[tuple[int, int, int]]]:

@@ -6,11 +6,15 @@ for. Between the queues priority decides, then whose root has had less, as withi
 counts in that for any worker. Of one root rows that use what a worker has go first, and of the others who came first.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 
 from scaler.agent.state.rows import RowRange
 from scaler.common.spans import SpanQueue
+from scaler.store.layout import Key
+
+#: batches without rows here whose places are known, beside as many as have rows
+FEW_BATCHES = 1_000
 
 
 class RowQueue:
@@ -19,7 +23,7 @@ class RowQueue:
     While there is one span only it is in none of them: so tasks come that are waited for one by one.
     """
 
-    __slots__ = ("_lone", "_order", "_queues", "rows")
+    __slots__ = ("_lone", "_order", "_places", "_queues", "rows")
 
     def __init__(self) -> None:
         #: the rows here, if they are not in `_queues`
@@ -27,6 +31,9 @@ class RowQueue:
         self._queues: dict[int, SpanQueue[RowRange]] = {}
         #: the keys of `_queues`: -priority, ascending; only queues with rows
         self._order: list[int] = []
+        #: (client, batch) -> where in `_queues` it has or had rows, as (-priority, share, nesting), nearly always one
+        #: place: a client may have a queue, or a line, for each of its rows, and none is looked for among all
+        self._places: dict[Key, tuple[tuple[int, int, int], ...]] = {}
         self.rows = 0
 
     def _of(self, origin: RowRange) -> SpanQueue[RowRange]:
@@ -36,7 +43,19 @@ class RowQueue:
         if queue is None:
             queue = self._queues[key] = SpanQueue()
             insort(self._order, key)
+        self._note_place(origin)
         return queue
+
+    def _note_place(self, origin: RowRange) -> None:
+        place, known = (-origin.task.priority, origin.share, origin.nesting), self._places.get(origin.key, ())
+        if place in known:
+            return
+        self._places[origin.key] = (*known, place)
+        if len(self._places) > FEW_BATCHES + 2 * self.rows:
+            self._places = {origin.key: (*known, place)}
+            for queue in self._queues.values():
+                for other, _, _ in queue:
+                    self._note_place(other)
 
     def _file(self) -> None:
         """Have all rows in `_queues`."""
@@ -46,8 +65,7 @@ class RowQueue:
 
     def _settle(self, key: int) -> None:
         if not self._queues[key].rows:
-            del self._queues[key]
-            self._order.remove(key)
+            del self._queues[key], self._order[bisect_left(self._order, key)]
 
     @property
     def head(self) -> RowRange:
@@ -118,9 +136,10 @@ class RowQueue:
         """Take out rows of a batch; the spans that were here."""
         self._file()
         found: list[tuple[int, int]] = []
-        for key in list(self._order):
-            found += self._queues[key].remove(client, batch, lo, hi)
-            self._settle(key)
+        for key, share, nesting in self._places.get((client, batch), ()):
+            if key in self._queues:
+                found += self._queues[key].remove(client, batch, lo, hi, (share, nesting))
+                self._settle(key)
         self.rows -= sum(b - a for a, b in found)
         return found
 

@@ -116,14 +116,14 @@ class ReadyQueues:
         """Take out rows; the spans that were here."""
         found: list[tuple[int, int]] = []
         for queue in self._that_may_have(batch):
-            found += queue.remove(batch.client, batch.id, lo, hi, batch)
+            found += queue.remove(batch.client, batch.id, lo, hi, (batch.share, batch.nesting))
         self._forget_empty(batch.queue_class)
         return found
 
     def remove_all(self, batch: Batch, spans: list[tuple[int, int]]) -> None:
         """Take out many spans of rows, which ascend."""
         for queue in self._that_may_have(batch):
-            queue.remove_all(batch.client, batch.id, spans, batch)
+            queue.remove_all(batch.client, batch.id, spans, (batch.share, batch.nesting))
         self._forget_empty(batch.queue_class)
 
     def _that_may_have(self, batch: Batch) -> list[SpanQueue[Batch]]:
