@@ -81,7 +81,7 @@ def test_an_agent_forgets_where_rows_were_that_are_gone(monkeypatch: pytest.Monk
     queue = ready_rows.RowQueue()
     parts = [RowRange(1, task(10 * i, 2, priority=i % 3, nesting=i % 2), 0, 2) for i in range(100)]
     for i, part in enumerate(parts):
-        queue.append(part, 0, 2)
+        queue.put(part, 0, 2)
         if i >= 2:
             old = parts[i - 2]
             assert queue.remove_rows(1, old.id, 0, 2) == [(0, 2)]
