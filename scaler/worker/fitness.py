@@ -5,8 +5,8 @@ and so do the worker's: what it does for the rows of others before their functio
 
 put back here     limits that were taken down, the effective user and group, descriptors 0, 1 and 2
 told the agent    what can't be put back, and that descriptors or memory run out: another worker takes its place
-doubtful          an error before a row's function began that is the process's rather than the row's: the agent gives
-                  the row to another worker, see scaler/agent/state/doubts.py
+doubtful          an error before a row's function began, or with its result, that is the process's rather than the
+                  row's: the agent gives the row to another worker, see scaler/agent/state/doubts.py
 
 Looking takes 10 us. It is done after a row that failed, behind each lone task, and between the rows of a map every few
 milliseconds; but not more often than `FAILED_NS` and `EVERY_NS` say, unless there is reason to: descriptors that are
@@ -51,7 +51,8 @@ class Fitness:
         #: called once, with why another worker is to take the place of this one
         self._tell = tell
         self._why = ""
-        self._is_told = False
+        #: it is no worker for others any more: the agent knows
+        self.is_told = False
         self._clock = clock
         #: when it was looked at last, ns
         self._looked = 0
@@ -72,7 +73,7 @@ class Fitness:
         """Look, if that is due, sooner if a row `has_failed`, and tell the agent what can't be put back."""
         now = self._clock()
         is_early = now - self._looked < (FAILED_NS if has_failed else EVERY_NS)
-        if self._is_told or (is_early and not self.is_due and self._standard.seem_right()):
+        if self.is_told or (is_early and not self.is_due and self._standard.seem_right()):
             return
         self._looked, self.is_due = now, False
         self.restore()
@@ -81,7 +82,7 @@ class Fitness:
         if not self._why and self._had_memory and has_failed:
             self._why = _memory()
         if self._why:
-            self._is_told = True
+            self.is_told = True
             self._tell(self._why)
 
     def restore(self) -> bool:
@@ -131,6 +132,11 @@ def look_soon() -> None:
     """What was called may have changed the process: look behind the row that runs. Any thread."""
     if _mine is not None:
         _mine.is_due = True
+
+
+def is_unfit() -> bool:
+    """Say whether rows before the one that runs have spoilt this process for good: its agent knows, and replaces it."""
+    return _mine is not None and _mine.is_told
 
 
 def leave() -> None:

@@ -38,7 +38,7 @@ class Failed(Exception):
         self.record = record
         #: the object that was to be a file in the store and is none: its agent may know of another copy
         self.lacking = lacking
-        #: its function has not begun, for what earlier rows may have done to this process
+        #: its function has not begun, or its result found no place, for what earlier rows may have done to this process
         self.is_doubtful = is_doubtful
 
 

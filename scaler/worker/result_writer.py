@@ -39,7 +39,7 @@ from scaler.serialize.outofband import Packed, pack_large
 from scaler.serialize.payload import PROTOCOL, SCALARS, describe
 from scaler.store import ROOM_PATIENCE, StoreFull, segments
 from scaler.store.layout import Key
-from scaler.worker import context
+from scaler.worker import context, fitness
 from scaler.worker.assignment import Assignment
 from scaler.worker.inputs import Failed
 from scaler.worker.ledger import too_large
@@ -262,4 +262,5 @@ class ResultWriter:
                 raise  # not by the system: a signal handler of the user's
             self._unreported = None
             reason = str(error) or type(error).__name__
-            raise Failed(failures.no_room(run.name, describe(value), packed.size, reason).encode()) from None
+            record = failures.no_room(run.name, describe(value), packed.size, reason).encode()
+            raise Failed(record, is_doubtful=fitness.is_unfit()) from None

@@ -42,7 +42,7 @@ from scaler.serialize.outofband import pack, unpack
 from scaler.store import segments
 from scaler.store.directory import StoreDirectory
 from scaler.store.layout import Key, file_name
-from scaler.worker import context, inputs, result_writer
+from scaler.worker import context, fitness, inputs, result_writer
 from scaler.worker.live_values import LiveValues
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
@@ -264,6 +264,18 @@ def test_a_result_that_has_no_room_fails_its_row_alone(
     for words in ("result of mod.fn", "numpy.ndarray", f"{4 * MB:,}"[:3], store, "are free"):
         assert words in str(outcomes[1])
     assert files(store) == {file_name(key_of(0)), file_name(key_of(2))}
+
+
+def test_a_result_that_has_no_place_for_what_rows_before_have_done_to_the_worker_is_another_workers_to_give(
+    agent: Agent, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its agent knew already, and the row had come before that."""
+    no_room(monkeypatch)
+    monkeypatch.setattr(result_writer, "ROOM_PATIENCE", 0.0)
+    monkeypatch.setattr(fitness, "is_unfit", lambda: True)
+    agent.hand_out(1, ones, range(1), arguments=[(1,)])
+    agent.run()
+    assert [span.outcome for span in agent.spans()] == [DOUBTFUL]
 
 
 def test_what_earlier_rows_had_mapped_makes_way_for_a_result_that_has_no_room(

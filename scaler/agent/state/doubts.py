@@ -1,4 +1,4 @@
-"""Rows that failed before their functions began, for what may be wrong with their worker rather than with them.
+"""Rows that failed before their functions began, or with their results, for what may be wrong with their worker.
 
 Such a row goes to another worker, and its own one ends, as somebody else's task may have spoilt it: left no descriptors
 or memory, say. What fails in a worker that has ended no row before is the row's own failure. So is what fails often:
