@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sys
 import time
@@ -10,7 +9,7 @@ import time
 from scaler import defaults
 from scaler.common import log_lines
 from scaler.common.log_handlers import NotFollowed, to_file, to_stream
-from scaler.common.outlet import put
+from scaler.common.outlet import complain
 from scaler.errors import ScalerError
 
 #: seconds between two complaints that the log can't be written
@@ -59,5 +58,4 @@ class _Complaints:
             are_lost = not isinstance(error, NotFollowed) or error.are_lost
             if are_lost and record.levelno >= logging.ERROR:  # it may be why the program ends
                 said += f"{self._handler.format(record)}\n"
-            with contextlib.suppress(OSError, ValueError):
-                put(sys.stderr.fileno(), said.encode(errors="backslashreplace"))
+            complain(said)

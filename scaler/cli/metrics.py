@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from scaler.cli.asking import quietly, say_address
 from scaler.cli.command import make_command
-from scaler.common.outlet import put
+from scaler.common.outlet import complain
 from scaler.config import MetricsConfig
 from scaler.errors import ScalerError
 
@@ -64,16 +64,10 @@ class _Outages:
         why = seen.reason or ("the scheduler does not answer" if seen.silence else "")
         if why and why not in self._said:
             self._said.add(why)
-            _complain(f"shows no cluster: {why}")
+            complain(f"scaler metrics shows no cluster: {why}\n")
         elif not why and self._said:
             self._said.clear()
-            _complain("shows the cluster again")
-
-
-def _complain(text: str) -> None:
-    if sys.stderr is not None:
-        with suppress(OSError, ValueError):
-            put(sys.stderr.fileno(), f"scaler metrics {text}\n".encode(errors="backslashreplace"))
+            complain("scaler metrics shows the cluster again\n")
 
 
 command = make_command("metrics", MetricsConfig, "Show a cluster as Prometheus reads it.", run)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import select
 import stat
+import sys
 
 _FLAGS = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -30,6 +31,13 @@ def put(descriptor: int, data: bytes) -> int:
         return own.put(data)
     finally:
         own.close()
+
+
+def complain(text: str) -> None:
+    """Say on standard error, if there is one, as much of this as it takes at once. Does not block, nor raise."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            put(sys.stderr.fileno(), text.encode(errors="backslashreplace"))
 
 
 class Outlet:

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import attrgetter, itemgetter
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 
 class Owned(Protocol):
@@ -194,6 +194,14 @@ class _Share(Generic[B]):
         self.has_had_turn = False
 
 
+R = TypeVar("R", _Line[Any], _Share[Any])
+
+
+def _remove(ranked: list[R], one: R) -> None:
+    """Take out one of those that are in the order of their ranks: mostly the first."""
+    del ranked[0 if ranked[0] is one else bisect_left(ranked, one.rank, key=_RANK)]
+
+
 class SpanQueue(Generic[B]):
     """Spans (batch, lo, hi) of one class of rows; roots share the time, the rows of each line go in their order.
 
@@ -250,24 +258,16 @@ class SpanQueue(Generic[B]):
     def _put_in_share(self, line: _Line[B]) -> None:
         self._number += 1
         line.rank = -line.nesting, line.used, self._number
-        lines = line.share.lines
-        if lines:
-            insort(lines, line, key=_RANK)
-        else:
-            lines.append(line)
+        insort(line.share.lines, line, key=_RANK)
 
     def _give_turn(self, share: _Share[B]) -> None:
         """It is behind those that have used less, and behind its equals; but before those that have had turns."""
         self._number += 1
         share.rank = share.used, share.has_had_turn, self._number
-        if self._turns:
-            insort(self._turns, share, key=_RANK)
-        else:
-            self._turns.append(share)
+        insort(self._turns, share, key=_RANK)
 
     def _take_turn(self, share: _Share[B]) -> None:
-        turns = self._turns
-        del turns[0 if turns[0] is share else bisect_left(turns, share.rank, key=_RANK)]
+        _remove(self._turns, share)
 
     def _settle(self, line: _Line[B]) -> None:
         """What has no rows has no turn."""
@@ -282,9 +282,8 @@ class SpanQueue(Generic[B]):
         del of_client[share.key, line.nesting]
         if not of_client:
             del self._clients[line.client]
-        lines = share.lines
-        del lines[0 if lines[0] is line else bisect_left(lines, line.rank, key=_RANK)]
-        if not lines:
+        _remove(share.lines, line)
+        if not share.lines:
             del self._shares[share.key]
             self._take_turn(share)
             if not self._turns:

@@ -6,10 +6,10 @@ from itertools import accumulate
 from scaler.errors import ProtocolError
 from scaler.protocol.failures import never_sent
 from scaler.protocol.messages import KEEP, MOST_IDS, Frame, Task, u32, u64
-from scaler.scheduler.core import batch_cost, dependencies, lifetimes, placement
+from scaler.scheduler.core import dependencies, lifetimes, placement
 from scaler.scheduler.core.moves import Fail, Move, Place, Reread, Route
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import WAITING, Batch, not_ended
+from scaler.scheduler.state.batch_records import WAITING, Batch, is_apart, not_ended
 from scaler.scheduler.state.client_records import ClientRecord, GraphBatches
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchAdmitted
@@ -53,7 +53,7 @@ def enter(state: ClusterState, client: ClientRecord, task: Task) -> tuple[Batch,
             if object_id not in objects:
                 objects[object_id] = ObjectRecord(payload)
     batch = _new_batch(state, client, task)
-    if batch_cost.is_apart(task):
+    if is_apart(task):
         client.values.rows_apart += task.rows
     missing = []
     for object_id in (task.function, task.arguments) if task.arguments else (task.function,):

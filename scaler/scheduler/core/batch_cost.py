@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import EACH, GRAPH, Task
+from scaler.scheduler.state.batch_records import is_apart
 from scaler.scheduler.state.client_records import ClientValues
 from scaler.scheduler.state.object_records import ObjectRecord
 
@@ -13,11 +14,6 @@ MOST_ROWS_APART = 1 << 17
 MOST_APART_TOGETHER = 1 << 27
 #: rows of a batch whose function or arguments are not there: each fails, and its client is told so of each by itself
 MOST_FAILING = 16
-
-
-def is_apart(task: Task) -> bool:
-    """The arguments of its rows are not in the message."""
-    return task.arguments != 0 and task.arguments not in task.objects
 
 
 def check_client(values: ClientValues, task: Task) -> None:

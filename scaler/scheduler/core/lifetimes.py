@@ -8,9 +8,9 @@ remembered for one reason less (see `lineage.py`).
 from collections.abc import Iterable
 
 from scaler.protocol.messages import Frame
-from scaler.scheduler.core import batch_cost, settling
+from scaler.scheduler.core import settling
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import Batch, lineage_of, not_ended
+from scaler.scheduler.state.batch_records import Batch, is_apart, lineage_of, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchEnded, CopyLost, ObjectDropped, ObjectStored
@@ -201,7 +201,7 @@ def _forget(state: ClusterState, client: ClientRecord, batch: Batch) -> list[Bat
     unreference(state, client, task.function)
     if task.arguments:
         unreference(state, client, task.arguments)
-        if batch_cost.is_apart(task):
+        if is_apart(task):
             values.rows_apart -= batch.rows
     if batch.keeps:
         for row_id in range(batch.id, batch.id + batch.rows):

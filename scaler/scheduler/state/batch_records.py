@@ -122,6 +122,11 @@ class Lineage:
     required_zones: dict[int, int] = field(default_factory=dict)
 
 
+def is_apart(task: Task) -> bool:
+    """The arguments of its rows are not in the message."""
+    return task.arguments != 0 and task.arguments not in task.objects
+
+
 @entity
 class Batch:
     """The rows of one `Task` message, until all of them have ended, and longer if their values may be lost."""

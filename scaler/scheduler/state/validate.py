@@ -13,7 +13,7 @@ from scaler.common.spans import joined
 from scaler.protocol.codes import NO_ROOT, WithdrawalKind
 from scaler.scheduler.state.agent_groups import LOOKS
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, demand_words
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, demand_words, is_apart
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
@@ -180,8 +180,8 @@ def _places(state: ClusterState) -> Iterator[Finding]:
     for client in state.clients.values():
         for batch in client.batches.values():
             yield from _places_of(batch, queued.pop(batch, []))
-        apart = [batch for batch in (*client.batches.values(), *client.remembered.values()) if batch.task.arguments]
-        rows = sum(batch.rows for batch in apart if batch.task.arguments not in batch.task.objects)
+        known = (*client.batches.values(), *client.remembered.values())
+        rows = sum(batch.rows for batch in known if is_apart(batch.task))
         if client.values.rows_apart != rows:
             yield Finding(f"{client.values.rows_apart} rows count as without their arguments, and {rows} are")
         for batch in client.remembered.values():
