@@ -43,6 +43,23 @@ FEW_ROWS, TINY = 64, 0.0002
 POLLING = 0.1
 
 
+class _Wait:
+    """A task's wait for a token: what it has done meanwhile."""
+
+    def __init__(self, token: Any, task: TaskContext, claim: Claim) -> None:
+        self.token = token
+        self.task = task
+        self.claim = claim
+        #: how often it has claimed a row
+        self.claims = 0
+        #: rows that it has run, and the seconds that they took
+        self.rows, self.ran = 0, 0.0
+        #: its slot was given away
+        self.is_blocked = False
+        #: it was told to leave all rows to others
+        self.yields = False
+
+
 class NestedWaits:
     """What a thread does that is going to wait for tokens of one client. Any thread."""
 
@@ -79,32 +96,15 @@ class NestedWaits:
             return timeout
         deadline = None if timeout is None else time.monotonic() + timeout
         context.give_back_unbegun()
-        claim = self._claims.open(token)
+        wait = _Wait(token, task, self._claims.open(token))
+        claim = wait.claim
         claim.is_refused = task.depth >= MAX_DEPTH or self._claims_cost_more(task)
-        wait, is_blocked, yields = object(), False, False
-        claims, rows, ran = 0, 0, 0.0
         try:
             while not is_done() and self._liveness.failure is None:
                 claim.changed.close()  # what comes after the looks below opens it
-                if not yields and context.take_yield():
-                    yields = claim.is_refused = True
-                if yields:
-                    self._leave_to_others(claim)
-                elif claim.granted:
-                    begun = time.monotonic()
-                    self._run_claimed(claim.granted.popleft(), task)
-                    ran += time.monotonic() - begun
-                    rows += 1
+                if self._run_one(wait):
                     continue
-                if rows >= FEW_ROWS and ran < rows * TINY and self._driver.session.pending.are_many:
-                    claim.is_refused = True
-                if not claim.is_asked and not claim.is_refused:
-                    claim.is_asked = True
-                    self._driver.tell(ev.Claim(token, 0 if claims else FEW_ROWS, task.claims_below))
-                    claims += 1
-                if claim.is_refused and not claim.is_asked and not is_blocked:
-                    is_blocked = True
-                    context.blocked(wait)
+                self._claim_or_block(wait)
                 if not claim.granted and not is_done():
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
@@ -113,12 +113,40 @@ class NestedWaits:
         finally:
             self._claims.close(token)
             self._leave_to_others(claim)
-            if is_blocked:
+            if wait.is_blocked:
                 context.unblocked(wait)
-            elif claims:
-                _, before = self._short_claims_of(task)
-                self._short_claims[task.depth] = task.row, before + claims if ran < claims * SHORT else 0
+            elif wait.claims:
+                self._note_short_claims(wait)
         return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def _run_one(self, wait: _Wait) -> bool:
+        """Run a row that was granted, if there is one; a task that is to yield leaves them to others."""
+        claim = wait.claim
+        if not wait.yields and context.take_yield():
+            wait.yields = claim.is_refused = True
+        if wait.yields:
+            self._leave_to_others(claim)
+            return False
+        if not claim.granted:
+            return False
+        begun = time.monotonic()
+        self._run_claimed(claim.granted.popleft(), wait.task)
+        wait.ran += time.monotonic() - begun
+        wait.rows += 1
+        return True
+
+    def _claim_or_block(self, wait: _Wait) -> None:
+        """Ask for a row to run meanwhile; if all run elsewhere, or it doesn't pay, give the slot away."""
+        claim = wait.claim
+        if wait.rows >= FEW_ROWS and wait.ran < wait.rows * TINY and self._driver.session.pending.are_many:
+            claim.is_refused = True
+        if not claim.is_asked and not claim.is_refused:
+            claim.is_asked = True
+            self._driver.tell(ev.Claim(wait.token, 0 if wait.claims else FEW_ROWS, wait.task.claims_below))
+            wait.claims += 1
+        if claim.is_refused and not claim.is_asked and not wait.is_blocked:
+            wait.is_blocked = True
+            context.blocked(wait)
 
     def _leave_to_others(self, claim: Claim) -> None:
         while claim.granted:
@@ -127,6 +155,12 @@ class NestedWaits:
     def _claims_cost_more(self, task: TaskContext) -> bool:
         """Claiming row after row takes longer than running them, and there are many."""
         return self._short_claims_of(task)[1] >= FEW_CLAIMS and self._driver.session.pending.are_many
+
+    def _note_short_claims(self, wait: _Wait) -> None:
+        """It ends without having given its slot away."""
+        task = wait.task
+        _, before = self._short_claims_of(task)
+        self._short_claims[task.depth] = task.row, before + wait.claims if wait.ran < wait.claims * SHORT else 0
 
     def _short_claims_of(self, task: TaskContext) -> tuple[int, int]:
         known = self._short_claims.get(task.depth)
