@@ -37,11 +37,6 @@ class Facts(Generic[F]):
         self._observers = (*self._observers, observer)
         self.wanted = True
 
-    def unsubscribe(self, observer: Callable[[float, Sequence[F]], None]) -> None:
-        """Tell it nothing more; one that never subscribed is ignored."""
-        self._observers = tuple(other for other in self._observers if other != observer)
-        self.wanted = bool(self._observers)
-
     def publish(self, now: float) -> None:
         """The step is over: hand its facts to all observers, at this time in seconds."""
         if self.told:

@@ -254,7 +254,7 @@ class Fetching:
         for key in list(line.users):
             fetch = self._fetches[key]
             if not again or fetch.parts[address].named:
-                self._drop(fetch, address, reason, now)
+                self._drop(fetch, address, reason)
             else:
                 self._unload(fetch, fetch.parts[address])
         if again and line.users:
@@ -274,7 +274,7 @@ class Fetching:
         if size != fetch.size or fetch.tag not in (None, tag):
             self._give_back(key, index)
             if address in fetch.parts:
-                self._drop(fetch, address, "has another version of it", now)
+                self._drop(fetch, address, "has another version of it")
             return False
         fetch.tag = tag
         fetch.have[index] = 1
@@ -313,7 +313,7 @@ class Fetching:
         if fetch is not None:
             self._give_back(key, index)
             if address in fetch.parts:
-                self._drop(fetch, address, reason or "does not have it", now)
+                self._drop(fetch, address, reason or "does not have it")
 
     def waiting(self, address: str, key: Key, now: float) -> None:
         """That store makes an object ready: other objects need not wait, and other sources may be faster."""
@@ -493,7 +493,7 @@ class Fetching:
         for address in fetch.parts:
             self._lines[address].hungry[fetch.key] = None
 
-    def _drop(self, fetch: _Fetch, address: str, reason: str, now: float) -> None:
+    def _drop(self, fetch: _Fetch, address: str, reason: str) -> None:
         """A store is of no use to a fetch any more."""
         part = fetch.parts.pop(address)
         line = self._lines[address]
@@ -544,7 +544,7 @@ class Fetching:
                 waits = [index for of, index in line.asked if of == key]
                 if line.connecting and not line.was_ready:
                     self._unreachable[line.address] = now
-                self._drop(fetch, line.address, "too slow", now)
+                self._drop(fetch, line.address, "too slow")
                 for index in waits:
                     self._give_back(key, index)
 

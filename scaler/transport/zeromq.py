@@ -164,7 +164,7 @@ class ZeroMQConnection:
             # First: when the end has been told, all that came before it can be received.
             if any(event == zmq.EVENT_DISCONNECTED for event, _ in events_of(self._monitor)):
                 self._ended = True
-            if drain(self._dealer, lambda: self._receive_one(messages)):
+            if drain(lambda: self._receive_one(messages)):
                 self._waker.wake()
             elif self._ended:
                 self._reason = "the other side closed the connection"
@@ -300,7 +300,7 @@ class ZeroMQPeers:
         while has_input(self._admission):
             self._admission.send_multipart(self._admit(self._admission.recv_multipart()))
         self._read_monitor()
-        more = drain(self._router, lambda: self._receive_one(inbox), self._state.pass_bytes)
+        more = drain(lambda: self._receive_one(inbox), self._state.pass_bytes)
         if more:
             self._waker.wake()
         else:

@@ -72,7 +72,7 @@ def has_input(asked: zmq.Socket[bytes]) -> bool:
     return bool(int(asked.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
 
-def drain(via: zmq.Socket[bytes], receive_one: Callable[[], int], small_bytes: int = PASS_BYTES) -> bool:
+def drain(receive_one: Callable[[], int], small_bytes: int = PASS_BYTES) -> bool:
     """Call `receive_one` (it returns the bytes taken) until nothing is left; True if it stopped before that.
 
     Of messages below `LARGE` it takes no more than `small_bytes`: peers take turns message by message, so nobody's next

@@ -244,7 +244,7 @@ class Standby:
             return
         stream, work = self.work.popleft()
         if isinstance(work, ev.Look):
-            self.taking.looked(stream, self.disk.look(stream), now)
+            self.taking.looked(stream, self.disk.look(stream))
         elif stream != self.stream:
             return
         elif isinstance(work, ev.BeginWhole):
@@ -339,13 +339,13 @@ class World:
             self.standby = Standby(self.paths[1 - self.at])
         if not self.is_connected or self.leader.sending.phase is Phase.APART:  # as one that fell silent is asked again
             self.is_connected = True
-            self.leader.sending.meet(self.chance.getrandbits(60) | 1, "b", self.now)
+            self.leader.sending.meet(self.chance.getrandbits(60) | 1, "b")
             self.leader.sent.clear()
             self.standby.sent.clear()
 
     def cut(self) -> None:
         self.is_connected = False
-        self.leader.sending.part(self.now, for_good=False)
+        self.leader.sending.part(for_good=False)
         self.leader.sent.clear()
         if self.standby is not None:
             self.standby.taking.part()
@@ -561,7 +561,7 @@ def test_what_nobody_asked_for_is_refused(tmp_path, monkeypatch):
 def test_whoever_sends_more_than_it_may_is_not_waited_for(tmp_path):
     taking = Taking()
     taking.hear(JournalState(7, Copying.LEADS), 1.0)
-    taking.looked(7, Standby(tmp_path).disk.look(7), 1.0)
+    taking.looked(7, Standby(tmp_path).disk.look(7))
     taking.hear(JournalStart(7, True), 1.0)
     data = bytes(ev.SLICE)
     for at in range(1 + ev.WINDOW // ev.SLICE):
@@ -573,7 +573,7 @@ def test_whoever_sends_more_than_it_may_is_not_waited_for(tmp_path):
 
 def sending(written: int = 1000, **more) -> Sending:
     made = Sending(Copy((ONE,), Place(1, written)), {1: written}, **more)
-    made.meet(7, "b", 0.0)
+    made.meet(7, "b")
     made.take()
     return made
 
@@ -604,7 +604,7 @@ def test_what_counts_waits_for_both_disks_until_the_other_one_knows_that_it_lack
     assert made.counted == (1, 1000)
     made.hear(JournalSynced(7, 1, 1100, number=2), 0.1)
     assert made.counted == (1, 1100)
-    made.part(0.2, for_good=False)
+    made.part(for_good=False)
     made.written(1, 1200)
     assert (made.is_silent(ev.ALONE), made.is_silent(0.1 + ev.ALONE)) == (False, True)
     made.tick(ev.ALONE, may_be_alone=True)
@@ -625,10 +625,10 @@ def test_of_a_whole_copy_nothing_counts_before_it_is_complete(monkeypatch):
     made = sending()
     made.hear(answer(1000), 0.0)
     assert made.is_in_step
-    made.part(0.1, for_good=False)
+    made.part(for_good=False)
     made.written(1, 1010)
     made.written(1, 2000)
-    made.meet(8, "b", 0.2)
+    made.meet(8, "b")
     made.hear(JournalState(8, Copying.OWN), 0.2)  # with an empty directory
     made.tick(0.2, may_be_alone=False)
     made.hear(JournalSynced(8, 1, 1224, number=1), 0.3)
@@ -643,7 +643,7 @@ def test_a_standby_that_can_make_no_copy_says_so_once_and_keeps_its_session():
     told = []
     for stream in (7, 8, 9):
         if stream > 7:
-            made.meet(stream, "b", 0.0)
+            made.meet(stream, "b")
         made.hear(JournalState(stream, Copying.NONE, trouble="No space left on device"), 0.0)
         assert made.phase is Phase.APART
         made.hear(JournalSynced(stream, 1, 200), 0.0)  # what was under way
@@ -659,7 +659,7 @@ def test_one_that_says_goodbye_is_not_waited_for():
     made = sending()
     made.hear(answer(1000), 0.0)
     assert made.is_in_step
-    made.part(0.1, for_good=True)
+    made.part(for_good=True)
     made.written(1, 1100)
     made.tick(0.1, may_be_alone=True)
     assert made.counted == (1, 1100)
@@ -684,7 +684,7 @@ def test_a_standby_whose_disk_is_stuck_is_not_waited_for_though_it_lives():
 def test_a_copy_counts_as_in_step_from_when_the_sign_of_life_was_sent_that_was_heard(tmp_path):
     taking = Taking()
     taking.hear(JournalState(7, Copying.LEADS), 1.0)
-    taking.looked(7, Standby(tmp_path).disk.look(7), 1.0)
+    taking.looked(7, Standby(tmp_path).disk.look(7))
     taking.hear(JournalStart(7, True), 1.0)
     taking.tick(2.0)
     taking.tick(3.0)
@@ -723,7 +723,7 @@ def test_a_newer_copy_is_asked_to_lead_and_a_strange_one_is_left_alone():
 def test_if_both_went_on_alone_it_is_said_what_goes_aside(theirs, theirs_alone, mine_alone, said):
     """Each has warned of what it did not have when it went on; what it has acknowledged since is lost with it."""
     made = Sending(Copy((ONE, TWO), Place(1, 200)), {1: 200}, "b", alone=mine_alone)
-    made.meet(7, "b", 0.0)
+    made.meet(7, "b")
     made.hear(JournalState(7, Copying.OWN, 1, 300, ev.said_of((ONE, theirs)), theirs_alone, u64([1])), 0.0)
     texts = [wish.text for wish in made.take() if isinstance(wish, Log) and "may be missing" in wish.text]
     assert texts == [f"Journal: {words}: jobs and results may be missing" for words in said]
@@ -838,7 +838,7 @@ def test_what_can_not_be_read_here_is_said_once_and_nothing_else_is_left_undone(
     told = []
     for _ in range(2):
         journal.sending.alone = False
-        journal.meet("b", 0.0)
+        journal.meet("b")
         journal.hear(JournalState(journal.sending._stream, Copying.OWN), 0.0)
         wishes, _ = journal.attend(0.0, may_be_alone=True)
         told += [wish.text for wish in wishes if isinstance(wish, Log)]
@@ -984,7 +984,7 @@ def test_a_copy_that_is_silent_does_not_count_as_in_step_again_before_it_is_hear
         assert (made.is_in_step, made.alone) == (False, now > ev.ALONE)
     made.hear(JournalSynced(7, 1, 1000, number=1), ev.ALONE + 6)
     assert made.alone, "that stream is over"
-    made.meet(8, "b", ev.ALONE + 7)
+    made.meet(8, "b")
     made.hear(JournalState(8, Copying.OWN, 1, 1000, ev.said_of((ONE,)), segments=[1]), ev.ALONE + 7)
     assert (made.is_in_step, made.alone) == (True, False)
 
@@ -999,7 +999,7 @@ def test_that_a_copy_is_complete_is_said_until_it_is_heard(taker):
 def test_a_whole_copy_of_a_journal_in_which_nothing_is_left_is_in_step():
     turns = (ONE, turn(2, 22, 4, 90))
     made = Sending(Copy(turns, Place(9, 24)), {})
-    made.meet(7, "b", 0.0)
+    made.meet(7, "b")
     made.hear(answer(500), 0.0)
     piece = [wish for wish in made.take() if isinstance(wish, ev.Send)][-1].message
     assert (piece.segment, piece.offset, piece.complete) == (9, 24, True)
@@ -1010,7 +1010,7 @@ def test_a_whole_copy_of_a_journal_in_which_nothing_is_left_is_in_step():
 def test_a_copy_without_the_segment_in_which_both_part_is_made_anew():
     """It has given that back already, and what comes behind that place would be written into a file without it."""
     made = Sending(Copy((ONE, TWO), Place(1, 200)), {1: 200})
-    made.meet(7, "b", 0.0)
+    made.meet(7, "b")
     made.hear(JournalState(7, Copying.OWN, 2, 24, ev.said_of((ONE,)), segments=u64([])), 0.0)
     assert [wish.message.whole for wish in made.take() if getattr(wish, "message", None).__class__ is JournalStart] == [
         True
@@ -1031,7 +1031,7 @@ def test_one_that_has_handed_over_asks_for_nothing_but_to_send_the_rest_of_its_c
     journal = CopiedJournal(Journal(tmp_path))
     journal.replay(lambda record, place: None)
     journal.close()
-    journal.meet("b", 1.0)
+    journal.meet("b")
     said, _ = journal.attend(1.0, may_be_alone=False)
     assert [message.copying for message in said if isinstance(message, JournalState)] == [Copying.LEADS] * bool(partner)
 

@@ -19,13 +19,14 @@ from scaler.monitor.dashboard.handlers import ASSETS, PageSocket
 from scaler.monitor.dashboard.layout import PART_ROWS, View
 from scaler.monitor.dashboard.live import LivePage, Sight
 from scaler.monitor.dashboard.page import html
-from scaler.monitor.dashboard.pages import BY_PATH, PAGES
+from scaler.monitor.dashboard.pages import PAGES
 from scaler.monitor.formats import moment
 from scaler.monitor.history import SERIES
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.totals import totals_of
 from scaler.protocol.codes import MAX_NAME
 
+BY_PATH = {page.path: page for page in PAGES}
 HOSTILE = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)>"
 
 

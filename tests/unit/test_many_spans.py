@@ -161,7 +161,7 @@ def test_whoever_has_many_small_messages_under_way_lets_others_be_served_in_betw
         return size
 
     sizes = iter([LARGE, 40_000, LARGE, 40_000, 40_000])
-    assert drain(None, lambda: receive(next(sizes)))  # type: ignore[arg-type]
+    assert drain(lambda: receive(next(sizes)))
     assert len(taken) == 4
 
 

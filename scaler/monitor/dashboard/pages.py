@@ -38,4 +38,3 @@ PAGES = (
     Page("objects", "Objects and memory", (content.ALL_OBJECTS,), ("memory", "stored", "transfers"), content.OBJECTS),
     Page("clients", "Clients", (), ("rows", "throughput"), content.CLIENTS),
 )  # fmt: skip
-BY_PATH = {page.path: page for page in PAGES}

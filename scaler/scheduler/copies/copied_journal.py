@@ -152,14 +152,14 @@ class CopiedJournal:
         assert self._sending is not None
         return self._sending
 
-    def meet(self, partner: str, now: float) -> None:
+    def meet(self, partner: str) -> None:
         """The other one can be spoken to. If this is closed that matters only to one that has a copy: it gets the rest.
 
         A directory that nobody writes here any more can't be marked: the other one would take it for its own.
         """
         if self._is_closed and not self.has_partner:
             return
-        self.sending.meet(self._journal.draw() | 1, partner, now)
+        self.sending.meet(self._journal.draw() | 1, partner)
 
     def hear(self, message: JournalState | JournalSynced, now: float) -> None:
         """The other one says something."""

@@ -195,14 +195,14 @@ class Copies:
         is_new = route != self._route
         if is_new:  # whoever was asked over another one may never have heard it
             self._route, self._patience = route, ANSWER
-            journal.sending.part(now, for_good=route is None and succession.is_alone)
+            journal.sending.part(for_good=route is None and succession.is_alone)
         has_failed = self._has_failed(journal.sending.failures, now)
         if route is None:
             self._ask_at = None
         elif is_new or has_failed:
             self._ask_at = max(now, self._not_before)
         if self._ask_at is not None and now >= self._ask_at:
-            journal.meet(succession.partner, now)
+            journal.meet(succession.partner)
             self._ask_at, self._patience = now + self._patience, 2 * self._patience
         may_be_alone = succession.may_be_alone(now, asks=journal.sending.is_silent(now))
         wishes, has_news = journal.attend(now, may_be_alone)

@@ -118,7 +118,7 @@ class Follower:
         found: list[Wish] = []
         for done in self._thread.take():
             if isinstance(done, _Looked):
-                self._taking.looked(done.stream, done.seen, now)
+                self._taking.looked(done.stream, done.seen)
             elif isinstance(done, _Synced):
                 self._taking.synced(done.stream, done.place, done.size, done.complete, now)
             elif isinstance(done, _Damaged):

@@ -165,7 +165,7 @@ class Sending:
         self._wishes.append(ev.Unlink(segment))
 
     # ---- the other one ---------------------------------------------------------------------------------------------
-    def meet(self, stream: int, partner: str, now: float) -> None:
+    def meet(self, stream: int, partner: str) -> None:
         """The other one stands by and can be spoken to; `stream` is drawn by lot."""
         self._part()
         self._stream, self.phase, self.partner = stream, Phase.ASKED, partner
@@ -175,7 +175,7 @@ class Sending:
         )  # fmt: skip
         self._wishes.append(ev.Say(state))
 
-    def part(self, now: float, for_good: bool) -> None:
+    def part(self, for_good: bool) -> None:
         """It can't be spoken to any more; `for_good`: it said that it does not stand by any more."""
         self._part()
         if for_good:

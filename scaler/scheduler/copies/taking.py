@@ -47,8 +47,6 @@ class Taking:
         self._next_beat = float("inf")
         #: when the last one was sent that the other one has heard while this copy had all that counts
         self._lease = float("-inf")
-        #: it was in step at some time
-        self.has_been_in_step = False
         self._wishes: list[ev.TakerWish] = []
 
     @property
@@ -94,7 +92,7 @@ class Taking:
         elif isinstance(message, JournalStart):
             self._hear_start(message, now)
         else:
-            self._hear_slice(message, now)
+            self._hear_slice(message)
 
     def _reject(self, reason: str) -> None:
         self.part()
@@ -115,7 +113,7 @@ class Taking:
             self._bytes = 0
             self._next_beat = now + ev.BEAT
 
-    def _hear_slice(self, piece: JournalSlice, now: float) -> None:
+    def _hear_slice(self, piece: JournalSlice) -> None:
         data = piece.bodies[0]
         place = Place(piece.segment, piece.offset)
         if not self._is_taking:
@@ -138,7 +136,7 @@ class Taking:
         while self._beats and self._beats[0][0] <= piece.echo:
             number, when = self._beats.popleft()
             if number == piece.echo and piece.in_step:
-                self._lease, self.has_been_in_step = when, True
+                self._lease = when
         if not piece.in_step:
             self._lease = float("-inf")
         if data or piece.complete or piece.removed:
@@ -150,7 +148,7 @@ class Taking:
             self._next = Place(self._next.segment + 1, SEGMENT_HEADER)
 
     # ---- the disk --------------------------------------------------------------------------------------------------
-    def looked(self, stream: int, seen: Seen | str, now: float) -> None:
+    def looked(self, stream: int, seen: Seen | str) -> None:
         """What is in the directory, or why it can't be looked at."""
         if stream != self._stream or not self._is_asked:
             return

@@ -271,7 +271,7 @@ class HostileStandby(_Story):
             self._pens[-1].write()
             journal.take_news()
         elif action < 4 or (action < 6 and not journal.sending._stream):
-            journal.meet(THERE, self.now)
+            journal.meet(THERE)
         elif action < 9:
             self._say()
         elif action < 10:
@@ -297,7 +297,7 @@ class HostileStandby(_Story):
         wishes, _ = self.journal.attend(self.now, may_be_alone)
         for wish in wishes:
             if isinstance(wish, ev.Reject):
-                self.journal.sending.part(self.now, for_good=False)
+                self.journal.sending.part(for_good=False)
             elif isinstance(wish, ev.Said):
                 as_heard(wish)
         shown, _ = self.journal.take_news()
@@ -305,7 +305,7 @@ class HostileStandby(_Story):
 
     def end(self) -> None:
         """All that was written is there."""
-        self.journal.sending.part(self.now, for_good=True)
+        self.journal.sending.part(for_good=True)
         self.now += 20.0
         self._pens[-1].is_stuck = False
         self._pens[-1].write()
