@@ -1,9 +1,9 @@
 """Queues of spans: rows waiting for a place, by priority, fair among roots, without a cost per row.
 
-The spans of a client are linked in their order, in a *line*, and each batch knows its own by row: to take one out costs
-little. What tasks submit belongs to the root at whose bidding they run: a root and all that submit for it have one
-share, or whose tasks submit tasks would have a turn for each worker. Within a share what is nested deeper goes first,
-so that trees are worked off depth first; among equals those share who submit.
+The spans of a client are in their order in a *line* (`span_lines.py`). What tasks submit belongs to the root at whose
+bidding they run: a root and all that submit for it have one share, or whose tasks submit tasks would have a turn for
+each worker. Within a share what is nested deeper goes first, so that trees are worked off depth first; among equals
+those share who submit.
 
 Fair is what takes as long (fair queueing, which networks have for packets: Demers, Keshav, Shenker 1989): whoever's
 rows have taken the least time so far, as far as known, has its turn. By turns alone a client with one map of a million
@@ -13,193 +13,16 @@ rows had many times what one had that submits them one by one; by rows, one whos
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from operator import attrgetter, itemgetter
-from typing import Any, Generic, Protocol, TypeVar
+from operator import itemgetter
+from typing import Generic
 
+from scaler.common.span_lines import B, Line, Share, by_rank, remove_ranked
 
-class Owned(Protocol):
-    """What a span is of: a batch, or a part of one."""
-
-    @property
-    def client(self) -> int:
-        """The client's number."""
-        ...
-
-    @property
-    def id(self) -> int:
-        """The batch's, by which its client knows it."""
-        ...
-
-    @property
-    def slots(self) -> int:
-        """How many workers each of its rows takes while it runs."""
-        ...
-
-    @property
-    def share(self) -> int:
-        """The root that its rows are run for, or the client if there is none."""
-        ...
-
-    @property
-    def nesting(self) -> int:
-        """How many tasks, one inside the other, it was submitted in; 0 for none."""
-        ...
-
-
-B = TypeVar("B", bound=Owned)
-_LO, _RANK = attrgetter("lo"), attrgetter("rank")
 #: what a row takes of which nothing is known, and for how long one that is long counts at most, microseconds: what was
 #: thought of a client's rows keeps it waiting for no longer than that
 UNKNOWN_US, MOST_US = 10_000.0, 1e6
 #: shares without rows that are remembered since theirs have taken more than others' have
 MOST_PAST = 64
-
-
-class _Span(Generic[B]):
-    """Rows [lo, hi) of a batch, and the spans before and behind them."""
-
-    __slots__ = ("after", "batch", "before", "hi", "lo")
-
-    batch: B
-    lo: int
-    hi: int
-    before: "_Span[B]"
-    after: "_Span[B]"
-
-
-def _link(before: _Span[B], batch: B, lo: int, hi: int) -> _Span[B]:
-    """A new span behind another one."""
-    span: _Span[B] = _Span()
-    span.batch, span.lo, span.hi = batch, lo, hi
-    after = before.after
-    span.before, span.after = before, after
-    before.after = after.before = span
-    return span
-
-
-def _unlink(span: _Span[B]) -> None:
-    span.before.after, span.after.before = span.after, span.before
-
-
-class _Line(Generic[B]):
-    """The spans of one client, share and nesting in their order; no row of a batch is in two of them."""
-
-    __slots__ = ("client", "end", "nesting", "of", "rank", "rows", "share", "used")
-
-    #: where it is among the lines of its share: of two that are alike the one that was put there first goes first
-    rank: tuple[int, float, int]
-
-    def __init__(self, client: int, nesting: int, share: "_Share[B]", used: float = 0.0) -> None:
-        self.client, self.nesting, self.share = client, nesting, share
-        #: rows in all spans
-        self.rows = 0
-        #: what its rows have taken, microseconds: those since it has some here, beside those of others of its share
-        self.used = used
-        #: closes the ring: behind it comes the first, before it the last
-        self.end: _Span[B] = _Span()
-        self.end.before = self.end.after = self.end
-        #: the spans of each batch, by its id, and by their rows, ascending; no empty lists
-        self.of: dict[int, list[_Span[B]]] = {}
-
-    def insert(self, before: _Span[B], batch: B, lo: int, hi: int) -> None:
-        """Put a span behind another one, or behind `end`: before all others. Rows are counted by who does that."""
-        span = _link(before, batch, lo, hi)
-        known = self.of.get(batch.id)
-        if known is None:
-            self.of[batch.id] = [span]
-        elif known[-1].lo < lo:
-            known.append(span)
-        else:
-            insort(known, span, key=_LO)
-
-    def remove(self, span: _Span[B]) -> None:
-        """Take a span out."""
-        _unlink(span)
-        known = self.of[span.batch.id]
-        if len(known) == 1:
-            del self.of[span.batch.id]
-        else:
-            del known[0 if known[0] is span else bisect_left(known, span.lo, key=_LO)]
-
-    def remove_all(self, batch: int, spans: list[tuple[int, int]]) -> int:
-        """Take rows of a batch out that are named in ascending order; how many were here."""
-        known = self.of.get(batch)
-        if known is None:
-            return 0
-        first = at = max(0, bisect_right(known, spans[0][0], key=_LO) - 1)
-        left: list[_Span[B]] = []
-        end, rows = len(known), 0
-        for lo, hi in spans:
-            if at < end and known[at].hi <= lo:
-                reached = max(at + 1, bisect_right(known, lo, at, key=_LO) - 1)
-                left += known[at:reached]
-                at = reached
-                if at < end and known[at].hi <= lo:
-                    left.append(known[at])
-                    at += 1
-            while at < end and known[at].lo < hi:
-                span = known[at]
-                a, b = span.lo, span.hi
-                rows += min(b, hi) - max(a, lo)
-                if a < lo:
-                    span.hi = lo
-                    left.append(span)
-                    if hi < b:
-                        known[at] = _link(span, span.batch, hi, b)
-                        break
-                elif hi < b:
-                    span.lo = hi
-                    break
-                else:
-                    _unlink(span)
-                at += 1
-        known[first:at] = left
-        if not known:
-            del self.of[batch]
-        return rows
-
-    def clear(self) -> None:
-        """Take all out."""
-        for spans in self.of.values():
-            for span in spans:
-                del span.before, span.after  # else they would wait for the garbage collector
-        self.of, self.rows = {}, 0
-
-    def let_go(self) -> None:
-        """It is over, and has no spans: open the ring, or `end` would wait for the garbage collector, by itself."""
-        del self.end.before, self.end.after
-
-    def __iter__(self) -> Iterator[tuple[B, int, int]]:
-        span = self.end.after
-        while span is not self.end:
-            yield span.batch, span.lo, span.hi
-            span = span.after
-
-
-class _Share(Generic[B]):
-    """What is queued for one root."""
-
-    __slots__ = ("has_had_turn", "key", "lines", "rank", "used")
-
-    #: where it is among the turns: of two that are alike the one that was put there first goes first
-    rank: tuple[float, bool, int]
-
-    def __init__(self, key: int, used: float) -> None:
-        self.key = key
-        #: the deepest first, of those the one that has used least; none without spans
-        self.lines: list[_Line[B]] = []
-        #: what its rows have taken, microseconds: those since it has some here, beside those of others
-        self.used = used
-        #: some of its rows were taken: those that come with nothing behind them go before it
-        self.has_had_turn = False
-
-
-R = TypeVar("R", _Line[Any], _Share[Any])
-
-
-def _remove(ranked: list[R], one: R) -> None:
-    """Take out one of those that are in the order of their ranks: mostly the first."""
-    del ranked[0 if ranked[0] is one else bisect_left(ranked, one.rank, key=_RANK)]
 
 
 class SpanQueue(Generic[B]):
@@ -213,79 +36,76 @@ class SpanQueue(Generic[B]):
     def __init__(self) -> None:
         #: the lines of each client by share and nesting: several if it submits for several roots, or inside tasks; no
         #: empty dicts
-        self._clients: dict[int, dict[tuple[int, int], _Line[B]]] = {}
-        #: the last one that is in a rank
+        self._clients: dict[int, dict[tuple[int, int], Line[B]]] = {}
+        #: the last part of the rank that was given last
         self._number = 0
-        self._shares: dict[int, _Share[B]] = {}
+        self._shares: dict[int, Share[B]] = {}
         #: exactly the values of `_shares`, those that have used least first, then those whose last turn is longest ago
-        self._turns: list[_Share[B]] = []
+        self._turns: list[Share[B]] = []
         #: what the rows of shares have taken that have none now, if that is more than what those of others have
         self._past: dict[int, float] = {}
         #: rows queued
         self.rows = 0
 
-    def _of(self, batch: B) -> _Line[B]:
+    def _of(self, batch: B) -> Line[B]:
         lines = self._clients.get(batch.client)
         if lines is not None:
             line = lines.get((batch.share, batch.nesting))
             if line is not None:
                 return line
-        line = _Line(batch.client, batch.nesting, self._share_of(batch.share))
+        line = Line(batch.client, batch.nesting, self._share_of(batch.share))
         self._take_in(line)
         return line
 
-    def _share_of(self, key: int) -> _Share[B]:
+    def _share_of(self, key: int) -> Share[B]:
         share, turns = self._shares.get(key), self._turns
         if share is None:
-            share = self._shares[key] = _Share(key, turns[0].used if turns else 0.0)
+            share = self._shares[key] = Share(key, turns[0].used if turns else 0.0)
             if self._past:
                 share.used = max(share.used, self._past.pop(key, 0.0))
             self._give_turn(share)
         return share
 
-    def _take_in(self, line: _Line[B]) -> None:
+    def _take_in(self, line: Line[B]) -> None:
         """A line that is new here: it has used as much as the one of its nesting that has used least."""
         lines, nesting, line.used = line.share.lines, line.nesting, 0.0
-        at = bisect_left(lines, (-nesting,), key=_RANK) if lines else 0
+        at = bisect_left(lines, (-nesting,), key=by_rank) if lines else 0
         if at < len(lines) and lines[at].nesting == nesting:
             line.used = lines[at].used
         self._put(line)
 
-    def _put(self, line: _Line[B]) -> None:
+    def _put(self, line: Line[B]) -> None:
         self._clients.setdefault(line.client, {})[line.share.key, line.nesting] = line
         self._put_in_share(line)
 
-    def _put_in_share(self, line: _Line[B]) -> None:
+    def _put_in_share(self, line: Line[B]) -> None:
         self._number += 1
         line.rank = -line.nesting, line.used, self._number
-        insort(line.share.lines, line, key=_RANK)
+        insort(line.share.lines, line, key=by_rank)
 
-    def _give_turn(self, share: _Share[B]) -> None:
+    def _give_turn(self, share: Share[B]) -> None:
         """It is behind those that have used less, and behind its equals; but before those that have had turns."""
         self._number += 1
         share.rank = share.used, share.has_had_turn, self._number
-        insort(self._turns, share, key=_RANK)
+        insort(self._turns, share, key=by_rank)
 
-    def _take_turn(self, share: _Share[B]) -> None:
-        _remove(self._turns, share)
-
-    def _settle(self, line: _Line[B]) -> None:
+    def _settle(self, line: Line[B]) -> None:
         """What has no rows has no turn."""
         if line.of:
             return
         self._take_away(line)
         line.let_go()
 
-    def _take_away(self, line: _Line[B]) -> None:
+    def _take_away(self, line: Line[B]) -> None:
         """A line is not here any more; nor its share, if that has no other."""
         of_client, share = self._clients[line.client], line.share
         del of_client[share.key, line.nesting]
         if not of_client:
             del self._clients[line.client]
-        _remove(share.lines, line)
+        remove_ranked(share.lines, line)
         if not share.lines:
             del self._shares[share.key]
-            self._take_turn(share)
+            remove_ranked(self._turns, share)
             if not self._turns:
                 self._past.clear()
             elif share.used > self._turns[0].used:
@@ -295,12 +115,12 @@ class SpanQueue(Generic[B]):
         """Another queue of the same spans."""
         made: SpanQueue[B] = SpanQueue()
         for share in self._turns:
-            copied: _Share[B] = _Share(share.key, share.used)
+            copied: Share[B] = Share(share.key, share.used)
             copied.has_had_turn = share.has_had_turn
             made._shares[share.key] = copied
             made._give_turn(copied)
             for line in share.lines:
-                other = _Line(line.client, line.nesting, copied, line.used)
+                other = Line(line.client, line.nesting, copied, line.used)
                 for span in line:
                     other.insert(other.end.before, *span)
                 other.rows = line.rows
@@ -397,12 +217,12 @@ class SpanQueue(Generic[B]):
         if len(self._past) > MOST_PAST:
             del self._past[next(iter(self._past))]
 
-    def _note_used(self, share: _Share[B], used: float) -> None:
-        self._take_turn(share)
+    def _note_used(self, share: Share[B], used: float) -> None:
+        remove_ranked(self._turns, share)
         share.used += used
         self._give_turn(share)
 
-    def _charge(self, share: _Share[B], line: _Line[B], used: float) -> None:
+    def _charge(self, share: Share[B], line: Line[B], used: float) -> None:
         turns, lines = self._turns, share.lines
         self._note_used(share, used)
         if self._past:
@@ -462,60 +282,21 @@ class SpanQueue(Generic[B]):
         for client in [*self._clients]:
             self.drop_client(client)
 
-    def _lines_with(self, client: int, batch: int, where: tuple[int, int] | None) -> list[_Line[B]]:
-        """The lines that have spans of a batch: one at most of a share and nesting."""
-        lines = self._clients.get(client)
-        if lines is None:
-            return []
-        if where is None:
-            return [line for line in lines.values() if batch in line.of]
-        line = lines.get(where)
-        return [line] if line is not None and batch in line.of else []
-
     def remove(
-        self, client: int, batch: int, lo: int, hi: int, where: tuple[int, int] | None = None
+        self, client: int, batch: int, place: tuple[int, int], spans: list[tuple[int, int]]
     ) -> list[tuple[int, int]]:
-        """Take out the rows [lo, hi) of a batch; the parts that were here, ascending.
+        """Take out rows of a batch that are queued for this share, with this nesting; the parts that were here.
 
-        With `where`, a share and a nesting, those of its spans that have these: they need not be looked for.
+        Spans and parts ascend, and have no row in common.
         """
-        found: list[tuple[int, int]] = []
-        for line in self._lines_with(client, batch, where):
-            found += self._remove(line, batch, lo, hi)
-        return found
-
-    def _remove(self, line: _Line[B], batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-        known = line.of[batch]
-        first = max(0, bisect_right(known, lo, key=_LO) - 1)
-        for span in known[first : bisect_left(known, hi, first, key=_LO)]:
-            a, b = span.lo, span.hi
-            if b <= lo:
-                continue
-            found.append((max(a, lo), min(b, hi)))
-            if a < lo:
-                span.hi = lo
-                if hi < b:
-                    line.insert(span, span.batch, hi, b)
-            elif hi < b:
-                span.lo = hi
-            else:
-                line.remove(span)
-        rows = sum(b - a for a, b in found)
-        line.rows -= rows
-        self.rows -= rows
+        line = self._clients.get(client, {}).get(place)
+        if line is None or batch not in line.of:
+            return []
+        before = line.rows
+        found = line.take_out(batch, spans)
+        self.rows -= before - line.rows
         self._settle(line)
         return found
-
-    def remove_all(
-        self, client: int, batch: int, spans: list[tuple[int, int]], where: tuple[int, int] | None = None
-    ) -> None:
-        """Take out rows of a batch: spans that ascend and have no row in common, many at the price of few."""
-        for line in self._lines_with(client, batch, where):
-            rows = line.remove_all(batch, spans)
-            line.rows -= rows
-            self.rows -= rows
-            self._settle(line)
 
     def __iter__(self) -> Iterator[tuple[B, int, int]]:
         for share in self._turns:  # the first span is that whose rows are taken next

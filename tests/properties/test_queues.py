@@ -213,7 +213,7 @@ class SpanQueues(RuleBasedStateMachine):
 
     @rule(batch=batches, lo=st.integers(0, 12), n=st.integers(1, 12))
     def remove(self, batch: Batch, lo: int, n: int) -> None:
-        found = self.queue.remove(batch.client, batch.id, lo, lo + n)
+        found = self.queue.remove(batch.client, batch.id, (batch.share, batch.nesting), [(lo, lo + n)])
         rows = [row for a, b in found for row in range(a, b)]
         assert len(set(rows)) == len(rows)
         assert set(rows) == self.model.remove(batch, lo, lo + n)

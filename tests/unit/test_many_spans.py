@@ -229,14 +229,14 @@ def test_many_spans_are_taken_out_of_a_queue_as_one_by_one(seed: int) -> None:
         apart.append(*span)
     for _ in range(3):
         named = bounds(chance)
-        together.remove_all(1, 10, named)
+        together.remove(1, 10, (1, 0), named)
         for lo, hi in named:
-            apart.remove(1, 10, lo, hi)
+            apart.remove(1, 10, (1, 0), [(lo, hi)])
         assert list(together) == list(apart)
         assert together.rows == apart.rows == sum(hi - lo for _, lo, hi in together)
     together.prepend(first, 100, 101)
-    together.remove_all(1, 10, [(0, 200)])
-    together.remove_all(1, 20, [(0, 60)])
+    together.remove(1, 10, (1, 0), [(0, 200)])
+    together.remove(1, 20, (1, 0), [(0, 60)])
     assert not together.rows
     assert list(together) == []
 

@@ -33,6 +33,11 @@ def queue(*spans: tuple[Batch, int, int]) -> SpanQueue[Batch]:
     return made
 
 
+def removed(made: SpanQueue[Batch], batch: Batch, lo: int, hi: int) -> list[tuple[int, int]]:
+    """Take rows out; the parts that were there."""
+    return made.remove(batch.client, batch.id, (batch.share, batch.nesting), [(lo, hi)])
+
+
 def test_neighbours_become_one_span() -> None:
     assert list(queue((A, 0, 3), (A, 3, 5), (B, 5, 6))) == [(A, 0, 5), (B, 5, 6)]
 
@@ -92,7 +97,7 @@ def test_rows_that_come_back_go_first() -> None:
 
 def test_rows_are_taken_out_of_the_middle() -> None:
     made = queue((A, 0, 5), (B, 0, 3), (A, 7, 9))
-    assert made.remove(A.client, A.id, 2, 8) == [(2, 5), (7, 8)]
+    assert removed(made, A, 2, 8) == [(2, 5), (7, 8)]
     assert list(made) == [(A, 0, 2), (B, 0, 3), (A, 8, 9)]
     assert made.rows == 6
 
@@ -110,7 +115,7 @@ def calls_to_remove_one(others: int) -> int:
     made = queue(
         *[(Batch(1, 100 + n), 0, 1) for n in range(others)], *[(A, row, row + 1) for row in range(0, others, 2)]
     )
-    return calls_of(lambda: made.remove(A.client, A.id, others // 2, others // 2 + 1))
+    return calls_of(lambda: removed(made, A, others // 2, others // 2 + 1))
 
 
 def test_a_row_is_taken_out_of_many_spans_at_the_price_of_few() -> None:
@@ -119,9 +124,9 @@ def test_a_row_is_taken_out_of_many_spans_at_the_price_of_few() -> None:
 
 def test_the_middle_of_a_span_is_taken_out_again_and_again() -> None:
     made = queue((B, 0, 1), (A, 0, 8), (OTHER, 0, 1))
-    assert [made.remove(A.client, A.id, row, row + 1) for row in (6, 2, 4)] == [[(6, 7)], [(2, 3)], [(4, 5)]]
+    assert [removed(made, A, row, row + 1) for row in (6, 2, 4)] == [[(6, 7)], [(2, 3)], [(4, 5)]]
     assert [span for span in made if span[0].client == 1] == [(B, 0, 1), (A, 0, 2), (A, 3, 4), (A, 5, 6), (A, 7, 8)]
-    assert made.remove(A.client, A.id, 0, 8) == [(0, 2), (3, 4), (5, 6), (7, 8)]
+    assert removed(made, A, 0, 8) == [(0, 2), (3, 4), (5, 6), (7, 8)]
     assert list(made) == [(B, 0, 1), (OTHER, 0, 1)]
     assert made.rows == 2
 

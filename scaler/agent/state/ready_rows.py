@@ -138,7 +138,7 @@ class RowQueue:
         found: list[tuple[int, int]] = []
         for key, share, nesting in self._places.get((client, batch), ()):
             if key in self._queues:
-                found += self._queues[key].remove(client, batch, lo, hi, (share, nesting))
+                found += self._queues[key].remove(client, batch, (share, nesting), [(lo, hi)])
                 self._settle(key)
         self.rows -= sum(b - a for a, b in found)
         return found

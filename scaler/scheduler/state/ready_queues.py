@@ -114,17 +114,15 @@ class ReadyQueues:
 
     def remove(self, batch: Batch, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out rows; the spans that were here."""
+        return self.remove_all(batch, [(lo, hi)])
+
+    def remove_all(self, batch: Batch, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Take out many spans of rows, which ascend; the spans that were here."""
         found: list[tuple[int, int]] = []
         for queue in self._that_may_have(batch):
-            found += queue.remove(batch.client, batch.id, lo, hi, (batch.share, batch.nesting))
+            found += queue.remove(batch.client, batch.id, (batch.share, batch.nesting), spans)
         self._forget_empty(batch.queue_class)
         return found
-
-    def remove_all(self, batch: Batch, spans: list[tuple[int, int]]) -> None:
-        """Take out many spans of rows, which ascend."""
-        for queue in self._that_may_have(batch):
-            queue.remove_all(batch.client, batch.id, spans, (batch.share, batch.nesting))
-        self._forget_empty(batch.queue_class)
 
     def _that_may_have(self, batch: Batch) -> list[SpanQueue[Batch]]:
         """The queues in which rows of a batch may be."""
