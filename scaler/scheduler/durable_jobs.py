@@ -113,7 +113,7 @@ class DurableJobs:
 
     def _see_whether_held(self, copies: Copies) -> None:
         if self._succession is not None:
-            self._succession.holds_jobs = copies.is_held
+            self._succession.journal.is_held = copies.is_held
         if copies.is_held:
             self._composition.await_residents(copies.reason, is_brief=True)
             self._shell.log("INFO", f"Journal: {copies.reason}")
@@ -180,10 +180,10 @@ class DurableJobs:
     def _see_whether_kept(self, said: JournalState, succession: Succession, partner: Partner) -> None:
         """The partner says what it has of a journal: it is not to be handed jobs that it can't keep."""
         keeps_none = said.copying == Copying.NONE
-        if keeps_none and not said.trouble and not succession.partner_keeps_none:
+        if keeps_none and not said.trouble and not succession.journal.partner_keeps_none:
             advice = "it would lead without durable jobs; give it --journal DIRECTORY"
             self._shell.log("WARNING", f"Journal: the one at {partner.address} keeps none: {advice}")
-        succession.partner_keeps_none = keeps_none
+        succession.journal.partner_keeps_none = keeps_none
 
     def _reject(self, partner: Partner, reason: str, now: float) -> None:
         if reason != self._rejected:  # it may come back with the same again and again
@@ -219,7 +219,7 @@ class DurableJobs:
 
     def _set_opening(self, is_opening: bool) -> None:
         if self._succession is not None:
-            self._succession.opens_jobs = is_opening
+            self._succession.journal.is_opening = is_opening
 
     def _attend_to_opening(self, now: float) -> None:
         assert self._opener is not None

@@ -30,6 +30,7 @@ LATER = (
 OF_PAIRS = (
     "scaler.scheduler.roster",
     "scaler.scheduler.votes",
+    "scaler.scheduler.pair_journal",
     "scaler.scheduler.succession",
     "scaler.scheduler.pairing",
     "scaler.scheduler.jobs_opener",

@@ -25,6 +25,7 @@ from scaler.common.effects import Log
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import LOT, epoch_of, term_of
 from scaler.protocol.messages import Hello, PartnerReport, u64
+from scaler.scheduler.pair_journal import PairJournal
 from scaler.scheduler.roster import Roster
 from scaler.scheduler.succession_wishes import Announce, Answer, HandOut, KeepJobs, StepDown, Tell, Wish
 from scaler.scheduler.votes import Votes
@@ -47,6 +48,8 @@ class _Yielding(NamedTuple):
     monitor: int
     number: int
     deadline: float
+    #: the partner is not asked to before it has the rest of the journal
+    awaits_rest: bool
 
 
 class Succession:
@@ -89,12 +92,7 @@ class Succession:
         self._agents_are_quiet = False
         #: more than half of the agents are to confirm that they still listen
         self.asks_agents = False
-        #: the partner has a copy of the journal in a directory of its own; and all that counts is in it
-        self.copies = self.is_copy_in_step = False
-        #: durable jobs are kept here, and the partner has said that it keeps none, or can't
-        self.partner_keeps_none = False
-        #: the partner is not asked to lead before it has the rest of the journal
-        self._awaits_rest = False
+        self.journal = PairJournal()
         #: it led alone and was told of a pair that it knows nothing of: when that was said last; None: it was not
         self._told_of_pair: float | None = None
         #: who has told of a pair, or of agents that count, before rows were handed out since; empty: nobody
@@ -102,10 +100,6 @@ class Succession:
         #: it does not lead, and nobody else is known to: since when peers are sent away, infinite once the log has it;
         #: None: they are not
         self._refuses_since: float | None = None
-        #: durable jobs wait until it is known that the partner has no newer copy of their journal
-        self.holds_jobs = False
-        #: it is being opened, and can't be handed over before that has ended
-        self.opens_jobs = False
         #: it has stepped down, and those who hear of that are about to be made anew: nobody comes before
         self._is_ending = False
         self._next_beat = float("-inf")
@@ -182,7 +176,7 @@ class Succession:
     def has_standby(self, now: float) -> bool:
         """The partner was heard a moment ago, and stands by."""
         report = self._report
-        return self.leads and report is not None and not report.leading and now - self._heard <= SUSPECT
+        return self.leads and report is not None and not report.leading and self.hears_partner(now)
 
     @property
     def wake(self) -> float | None:
@@ -260,7 +254,7 @@ class Succession:
         return f", as {self._teller} has said" if self._teller else ""
 
     def _follows_leader(self, now: float) -> bool:
-        return self._report is not None and self._report.leading and now - self._heard <= SUSPECT
+        return self._report is not None and self._report.leading and self.hears_partner(now)
 
     def _can_be(self, term: int) -> bool:
         """Somebody may tell of this term: one that this one has come to by itself may be higher than others are."""
@@ -422,9 +416,9 @@ class Succession:
         if self._is_ending:
             return "this scheduler has just come to stand by: say it again"
         is_first = self.leads and self.hands_out and not self._lacks_roster
-        if is_first and not self.holds_jobs:
+        if is_first and not self.journal.is_held:
             return "this scheduler leads already"
-        if self.leads and self.holds_jobs:
+        if self.leads and self.journal.is_held:
             self.wishes.append(KeepJobs(True))
         if is_first:
             return ""
@@ -446,21 +440,15 @@ class Succession:
         report = self._report
         if not self.leads:
             return f"this scheduler {self._elsewhere(now).removeprefix('it ')}"
-        if report is None or report.leading or not self.is_paired or now - self._heard > SUSPECT:
+        if report is None or report.leading or not self.is_paired or not self.hears_partner(now):
             return "no other scheduler stands by for this one (scaler_scheduler --standby-of)"
         if self._yielding is not None:
             return "somebody else hands it over at this moment"
-        if self.opens_jobs:
-            return "the journal of durable jobs is being opened: try again when the log says how many it has"
-        if self.copies and not self.is_copy_in_step and not is_forced:
-            return "the copy of the journal at the other scheduler is not in step yet: try again when the log says so"
-        if self.partner_keeps_none and not is_forced:
-            return (
-                "the other scheduler can't keep the durable jobs of this one: its log says why, or it needs --journal "
-                "DIRECTORY (scaler promote has it lead without them)"
-            )
-        self._awaits_rest = self.copies and not is_forced
-        self._yielding = _Yielding(monitor, number, now + YIELD)
+        trouble = self.journal.why_not_handed_over(is_forced)
+        if trouble:
+            return trouble
+        awaits_rest = self.journal.is_copied and not is_forced
+        self._yielding = _Yielding(monitor, number, now + YIELD, awaits_rest)
         self.wishes.append(Log("INFO", f"Scheduler: hands over to the one at {self.partner}"))
         self._let_hand_out(False, "it hands over to its partner")
         self.wishes.append(KeepJobs(False))
@@ -469,8 +457,8 @@ class Succession:
 
     def rest_is_there(self, now: float) -> None:
         """The partner has all of the journal, and may lead."""
-        if self._awaits_rest:
-            self._awaits_rest = False
+        if self._yielding is not None and self._yielding.awaits_rest:
+            self._yielding = self._yielding._replace(awaits_rest=False)
             self._beat(now)
 
     # ---- time ------------------------------------------------------------------------------------------------------
@@ -527,7 +515,7 @@ class Succession:
         if not self.is_paired:
             self._let_hand_out(True)
             return
-        is_offered, least = self._roster.look(now, may_offer=now - self._heard <= SUSPECT)
+        is_offered, least = self._roster.look(now, may_offer=self.hears_partner(now))
         if is_offered:
             self._next_beat = now
         self._let_hand_out(not least, least and least + self._who_told())
@@ -552,7 +540,7 @@ class Succession:
                     version,
                     is_said,
                     u64(sorted(self._roster.latest) if is_said else ()),
-                    self.leads and self._yielding is not None and not self._awaits_rest,
+                    self.leads and self._yielding is not None and not self._yielding.awaits_rest,
                 )
             )
         )
@@ -572,7 +560,7 @@ class Succession:
         """Why it is to lead, or nothing; and of how many agents more than half have to be heard, if not of a roster."""
         self._votes.drop_old(now)
         report = self._report
-        if now - self._heard <= SUSPECT:
+        if self.hears_partner(now):
             if report is not None and not report.leading and self._comes_before(report):
                 return "its partner waits, too", 0
             return "", 0
@@ -615,7 +603,7 @@ class Succession:
         self.sure_until, self.asks_agents = float("inf"), False
         self._followed, self._report, self._teller = 0, None, ""
         self._roster.step_down()
-        self.copies = self.is_copy_in_step = self.partner_keeps_none = self._awaits_rest = False
+        self.journal.forget_partner()
         if self.hands_out:  # what came with that is dealt with by who is about to go
             self.wishes.append(HandOut(False, "it stands by"))
         self.hands_out, self.trouble = False, "it stands by"

@@ -50,6 +50,7 @@ from scaler.scheduler.copies.copies import ANSWER, Copies, Route
 from scaler.scheduler.copies.follower import Follower
 from scaler.scheduler.copies.sending import Phase, Sending
 from scaler.scheduler.copies.taking import Taking
+from scaler.scheduler.pair_journal import PairJournal
 from scaler.scheduler.succession import Succession
 
 
@@ -733,8 +734,10 @@ def test_if_both_went_on_alone_it_is_said_what_goes_aside(theirs, theirs_alone, 
 class Leading:
     """A succession that leads, beside another one."""
 
-    partner, is_paired = "b", True
-    copies = is_copy_in_step = is_alone = False
+    partner, is_paired, is_alone = "b", True, False
+
+    def __init__(self) -> None:
+        self.journal = PairJournal()
 
     def may_be_alone(self, now: float, asks: bool) -> bool:
         return True

@@ -244,8 +244,8 @@ class Copies:
             if sending.is_flushed:
                 succession.rest_is_there(now)
             return
-        succession.copies = sending.is_copied
-        succession.is_copy_in_step = sending.is_in_step
+        succession.journal.is_copied = sending.is_copied
+        succession.journal.is_copy_in_step = sending.is_in_step
 
     def hand_over(self) -> None:
         """The journal is closed here: the other one gets what it has not, and leads then."""

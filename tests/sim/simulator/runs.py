@@ -189,7 +189,7 @@ class Cluster:
         if self.mix.journal != "copied" or not other.alive or other.stopped or not leader.alive:
             return False
         journal = leader.keeping.journal
-        if journal is None or leader.succession.holds_jobs:  # the only copy may be the other one's
+        if journal is None or leader.succession.journal.is_held:  # the only copy may be the other one's
             return False
         return leader is other or journal.sending.is_in_step
 
