@@ -1,12 +1,14 @@
-"""Functions with a state of their own, which is for each row what it was at its submit.
+"""Functions with a state: a method has its object, a partial its arguments. Each row gets it as it was at its submit.
 
-A method has its object, and a partial its arguments. What one row does to these is not for the next one to see, since
-it may run anywhere. So such a function travels in two parts: the functions and classes of a script in it, which are
-read once as those of any function are, with the globals that tasks keep something in; and the pickle of all else, which
-is read for each row, as its arguments are.
+What one row does to that state must not reach the next row, which may run anywhere. So such a function travels in two
+parts:
 
-Large buffers of that stay where they are, in a file: each row has memory of its own of it, of which only what is
-written to is copied.
+* functions and classes of the user's script are unpickled once, as those of any function are, and keep their globals
+  from row to row;
+* all else is a pickle that is unpickled for each row, as its arguments are.
+
+Large buffers of the second part stay in their file: each row maps it privately, so that only pages it writes to are
+copied.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from scaler.serialize.watch import travels_by_reference
 #: items of a partial's arguments that are looked at, at most
 MOST_ITEMS = 1_000
 
-#: gives the buffers of what is being read once more, in memory of their own
+#: maps the buffers of what is being unpickled once more, in memory of their own
 Reopen = Callable[[], Sequence[memoryview]]
 
 _CODE = (FunctionType, LruCache, type)
@@ -41,7 +43,7 @@ _opened: ContextVar[tuple[Sequence[memoryview], Reopen] | None] = ContextVar("_o
 
 
 class NotMade(SerializationError):
-    """A function's state could not be read for a row; the cause says why."""
+    """A function's state could not be unpickled for a row; the cause says why."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(f"the function cannot be unpickled: {type(error).__qualname__}: {error}")
@@ -86,7 +88,7 @@ class FreshFunction:
 
 
 def fresh(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What is to be pickled in the place of a function: itself if it has no state, or none that can be pickled."""
+    """What is pickled in place of a function: a `FreshFunction`, or itself if it has no state that can be pickled."""
     if type(function) is FunctionType or not has_state(function):
         return function
     for kind in (_StatePickler, _StateByValuePickler):
@@ -103,10 +105,10 @@ def fresh(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def has_state(function: Any) -> bool:
-    """Whether a function has something that it may change itself, and that is no other function's.
+    """Whether a function may change something that belongs to it alone.
 
-    Not so functions, classes, builtins of modules, what pickles as a name, and partials of such with arguments that
-    can't be changed.
+    It can't if it is a function, a class, a builtin of a module, something that pickles as a name, or a partial of such
+    whose arguments can't be changed.
     """
     try:
         return not _is_a_name(function) and _may_change(function)
@@ -177,7 +179,7 @@ def _part(number: int) -> Any:
 
 @contextmanager
 def reopened(buffers: Sequence[memoryview], reopen: Reopen) -> Iterator[None]:
-    """What this thread reads meanwhile has these buffers, which `reopen` gives again."""
+    """What this thread unpickles meanwhile has these buffers; `reopen` maps them anew."""
     token = _opened.set((buffers, reopen))
     try:
         yield

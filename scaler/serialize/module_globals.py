@@ -1,17 +1,16 @@
 """Globals that the functions of one module share in a worker, as they do where that module is.
 
-A function that travels by value has globals of its own on arrival, with the names that it uses: what one function
-rebinds there is nothing to another. Where an initializer is to prepare what later functions use, all of them belong to
-one *space*, and in it the functions of one module have one dict of globals, however they arrive: as what is called, in
-a closure, as methods, in arguments. The rules for a name in it:
+A function that travels by value arrives with a dict of globals of its own, of the names that it uses: what it rebinds
+there, no other function sees. An executor's initializer, though, is to prepare what later functions use. So an executor
+is a *space*, in which all functions of one module share one dict of globals, however they arrive: as what is called, in
+a closure, as methods, in arguments. A name in it is bound to, in this order:
 
-* what the initializer or a task has bound to it stays;
-* so does a value that came with the initializer, which may have filled it; but not functions, classes, modules, plain
-  numbers and texts: a program may define them anew;
-* else it is what the function that runs has brought, or what is given to it.
+* what the initializer or a task has bound it to here, which is seen by its not being what arrived;
+* the value that came with the initializer, which may have filled it; but not to functions, classes, modules, plain
+  numbers and texts, which a program may define anew;
+* what the function that runs, or one of its arguments, has brought.
 
-Which name was bound here is seen by that it is bound to something else than arrived. Of a function that runs again
-nothing arrives again, so that what it keeps in a dict or a cache is there for its next call.
+A function that runs again brings nothing again: what it keeps in a dict or a cache is there for its next call.
 
 Functions are caught where `cloudpickle` makes them: its pickles name two functions of its own that do so, which are
 replaced in a worker as soon as there is a space.
@@ -97,7 +96,7 @@ class InSpace:
         self.brought = brought
 
     def enter(self) -> None:
-        """It is to run, and nothing else any more."""
+        """It runs from now on, in place of what ran before."""
         enter(self)
 
     def keep(self, brought: Brought) -> None:
@@ -106,7 +105,7 @@ class InSpace:
 
 
 class _Now:
-    """What is decoded now belongs to this."""
+    """The space in which things are decoded and run at the moment."""
 
     __slots__ = ("brought", "running", "space")
 
@@ -135,7 +134,7 @@ def space_here() -> Space | None:
 
 
 def begin_in_space(key: str) -> Brought:
-    """What is decoded from here on, until something is entered, belongs to a space: what it brings, by and by."""
+    """Until something is entered, what is decoded belongs to this space; the dict fills with the names it brings."""
     global _now
     brought: Brought = {}
     _now = _Now(space_of(key), brought, None)
@@ -143,7 +142,7 @@ def begin_in_space(key: str) -> Brought:
 
 
 def enter(function: Any) -> None:
-    """This function is to run, and no other one any more; it is in no space unless it is an `InSpace`."""
+    """This function runs from now on, in place of the one before; in no space unless it is an `InSpace`."""
     global _now
     if not isinstance(function, InSpace):
         _now = None

@@ -208,10 +208,10 @@ class ReadyQueues:
         return len(self._queues) > 1
 
     def in_order(self, done: Container[Demand] = ()) -> Iterator[tuple[QueueKey, SpanQueue[Batch]]]:
-        """The queues that hold rows, highest priority first. Rows may be taken meanwhile, and queues rotated.
+        """The queues that hold rows, highest priority first, each once; meanwhile rows may be taken and queues rotated.
 
-        Whoever needs no more of them, or no more for what is `done` meanwhile, may leave the rest: there may be one for
-        each row.
+        They are merged from those of each demand as they are asked for, since there may be a queue for each row. Those
+        of a demand that is `done` by then are left out.
         """
         last, heads = self._number, [turns[0] for turns in self._order.values()]
         heapify(heads)
@@ -229,10 +229,10 @@ class ReadyQueues:
             self._drop_if_empty(key)
 
     def _turn_behind(self, turn: Turn, last: int) -> Turn | None:
-        """The next turn for the same demand that was not given after the one with the number `last`."""
+        """The next turn for the same demand, of those given up to the number `last`: later ones have had theirs."""
         turns = self._order.get(turn[2][1], ())
         at = bisect_right(turns, turn)
-        while at < len(turns) and turns[at][1] > last:
+        while at < len(turns) and turns[at][1] > last:  # as are all behind it of its priority
             at = bisect_right(turns, (turns[at][0], self._number + 1))
         return turns[at] if at < len(turns) else None
 
