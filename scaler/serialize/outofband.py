@@ -107,9 +107,9 @@ def unpack(inband: bytes | memoryview, buffers: Iterable[Any] = ()) -> Any:
     return pickle.loads(inband, buffers=buffers)
 
 
-def joined(packed: Packed, value: Any, prefix: bytes = b"") -> bytes:
+def joined(packed: Packed, value: Any) -> bytes:
     """Return one pickle without buffers of a value that is small after all."""
-    return dumps(value, prefix) if packed.buffers else packed.inband
+    return dumps(value) if packed.buffers else packed.inband
 
 
 def _parts(value: Any, prefix: bytes) -> Packed:

@@ -182,7 +182,7 @@ def open_monitor_listener(
     return None
 
 
-def connect_file(address: SocketFile, limit: int = defaults.MAX_MESSAGE_BYTES, timeout: float = 5.0) -> UnixConnection:
+def connect_file(address: SocketFile, timeout: float = 5.0) -> UnixConnection:
     """A connection to the scheduler whose socket this is. Blocks for at most `timeout`; raises `ConnectionFailed`."""
     attempt = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -192,7 +192,7 @@ def connect_file(address: SocketFile, limit: int = defaults.MAX_MESSAGE_BYTES, t
         if uid != os.geteuid():
             raise ConnectionFailed(f"{address} belongs to another user (uid {uid}): it is not used")
         limit_waiting(attempt, 0)
-        return UnixConnection(address, attempt, limit)
+        return UnixConnection(address, attempt, defaults.MAX_MESSAGE_BYTES)
     except ConnectionFailed:
         attempt.close()
         raise

@@ -182,10 +182,10 @@ class Stream:
         arrived.register(self.fd, select.POLLIN)
         return bool(arrived.poll(0))
 
-    def close(self, reason: str = "closed by this side") -> None:
+    def close(self) -> None:
         """Close at once."""
         with self._lock:
-            self.reason = self.reason or reason
+            self.reason = self.reason or "closed by this side"
             self._unsent.clear()
             self.unsent = 0
             self.fd = -1

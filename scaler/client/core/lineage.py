@@ -107,10 +107,6 @@ class Lineage:
         """The token of a small value that a kept batch needed; None if none did."""
         return self._needed.get(value)
 
-    def in_order(self) -> list[EndedBatch]:
-        """All, in the order submitted: those that made what others needed come first."""
-        return sorted(self.kept.values(), key=lambda ended: ended.number)
-
     def _keep(self, pending: PendingBatch) -> None:
         task = pending.task
         size = OVERHEAD + sum(map(len, task.bodies))

@@ -102,9 +102,9 @@ class Content:
         )
         return same and not self.outdated  # asked last: another thread may have seen that meanwhile, in `is_same`
 
-    def is_referenced(self, value: Callable[[], Any], ours: int = 0) -> bool:
-        """Whether anybody but this, and `ours` references, still has the value."""
-        return _others(value, ours + self._references()[id(value())]) > 0
+    def is_referenced(self, value: Callable[[], Any]) -> bool:
+        """Whether anybody but this still has the value."""
+        return _others(value, self._references()[id(value())]) > 0
 
     @property
     def has_owners(self) -> bool:

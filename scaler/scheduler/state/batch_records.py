@@ -268,9 +268,9 @@ class Batch:
             return Ending(self.endings[row]).name.lower()
         return place_name(place)
 
-    def ended_as(self, ending: Ending, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, int]]:
-        """The rows of [lo, hi), of all if not given, that ended in this way, as spans."""
-        for a, b in self.spans_in(DONE, lo, hi):
+    def ended_as(self, ending: Ending, lo: int) -> Iterator[tuple[int, int]]:
+        """The rows from `lo` on that ended in this way, as spans."""
+        for a, b in self.spans_in(DONE, lo):
             if self.endings is not None:
                 yield from (run.span() for run in _RUNS_OF[ending].finditer(self.endings, a, b))
             elif ending == Ending.DONE:
