@@ -15,6 +15,7 @@ from scaler.scheduler.core import (
     roots,
     settling,
     store_choice,
+    unmet,
     watching,
     withdrawing,
 )
@@ -23,7 +24,6 @@ from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
 from scaler.scheduler.state.agent_records import AgentRecord, Host, Load
-from scaler.scheduler.state.batch_records import ANYTHING, demand_words
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import PeerJoined, PeerLeft
@@ -84,10 +84,6 @@ def move(state: ClusterState, out: Outgoing, agent: AgentRecord, data: str) -> N
             out.send(client.number, AgentsInUse(u32([agent.number]), whereabouts=(agent.host.whereabouts,)))
 
 
-#: functions that one line of the log names, at most
-NAMES = 5
-
-
 def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: str, retries_on_loss: int) -> list[Move]:
     """An agent is gone: what becomes of its rows, and of what only it had."""
     rows = agent.load.rows
@@ -126,24 +122,9 @@ def settle_lost_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, re
     """The rows of a lost agent have gone elsewhere: what it was asked for, and by way of whom values are read now."""
     store_choice.lose_agent(state, agent)
     if state.queues:
-        _name_stranded(state, out)
+        unmet.name_stranded(state, out)
     moves = reading.read_by_way_of(state, out, agent, known_to(state, agent), read_tries)
     return moves + withdrawing.answer_for(state, out, agent, agent.withdrawals)
-
-
-def _name_stranded(state: ClusterState, out: Outgoing) -> None:
-    """Say which rows wait for what no agent has any more; of those that did so before it was said."""
-    unmet = state.queues.unmet
-    for key, queue in state.queues.items():
-        demand = key[1]
-        if key not in unmet and demand != ANYTHING and queue.rows and not placement.can_ever_run(state, demand):
-            functions = list(dict.fromkeys(batch.function for batch, _, _ in queue))
-            for function in functions:
-                function.unmet.discard(demand)
-            names = list(dict.fromkeys(function.name for function in functions))
-            more = f" and {len(names) - NAMES} other functions" if len(names) > NAMES else ""
-            rows = f"{queue.rows} rows of {', '.join(names[:NAMES])}{more}"
-            out.log("WARNING", f"{rows} need {demand_words(demand)}, which no agent has any more: they wait")
 
 
 def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays: bool) -> None:

@@ -52,6 +52,7 @@ from scaler.protocol.messages import (
 from scaler.protocol.results import SpanResult, spans_of
 from scaler.scheduler.core import (
     admission,
+    agent_heartbeats,
     balancing,
     batch_cost,
     defects,
@@ -70,6 +71,7 @@ from scaler.scheduler.core import (
     settling,
     store_choice,
     stored_objects,
+    unmet,
     unread,
     watching,
     withdrawing,
@@ -95,11 +97,8 @@ from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.core.worklist import Worklist
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import Demand, demand_words
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.cluster_facts import WorkersChanged
-from scaler.scheduler.state.function_records import FunctionRecord
 from scaler.scheduler.state.monitor_records import MonitorRecord
 from scaler.scheduler.state.transitions import Cause, IllegalMove
 from scaler.scheduler.views.story import Stories
@@ -172,7 +171,7 @@ class SchedulerCore:
             ObjectGone: self._object_gone,
             ObjectMissing: self._object_missing,
             ObjectResponse: self._object_response,
-            Heartbeat: self._agent_heartbeat,
+            Heartbeat: partial(agent_heartbeats.take, state, out),
             Inventory: self._inventory,
             HostReport: partial(watching.take_report, state),
             QueryResult: self._agent_answers,
@@ -507,47 +506,19 @@ class SchedulerCore:
     def _monitor_heartbeat(self, monitor: MonitorRecord, message: Heartbeat) -> None:
         self._out.send(monitor.number, HeartbeatEcho(message.clock, self.state.workers))
 
-    def _agent_heartbeat(self, agent: AgentRecord, message: Heartbeat) -> None:
-        state = self.state
-        agent.holdings.stored_bytes = message.stored
-        placement.learn_bandwidth(state, agent, message.bandwidth)
-        is_full = message.full or agent.number in state.returning.late
-        if message.workers != agent.load.workers or is_full != agent.load.is_full:
-            placement.resize(state, agent, message.workers, is_full)
-            if state.facts.wanted:
-                state.facts.tell(WorkersChanged(agent.number, message.workers, is_full))
-        if message.leaving:
-            draining.take_word(state, self._out, agent, message.leaving)
-        if agent.leftovers:
-            returning.release_leftovers(state, agent)
-        settled = settling.take_message(agent)
-        if settled is not None:
-            self._out.send(agent.number, settled)
-        self._out.send(agent.number, HeartbeatEcho(message.clock, state.workers, state.roster))
-
     # ---- what clients say ------------------------------------------------------------------------------------------
     def _task(self, client: ClientRecord, task: Task) -> list[Move]:
         self._check_task(client, task)
         moves = admission.admit(self.state, client, task)
         function = client.functions.get(task.name)  # None of a batch that is known by another name
         if function is not None and (task.capabilities or task.threads):
-            self._say_whether_unmet(client, function, (task.capabilities, task.threads or 1))
+            demand = task.capabilities, task.threads or 1
+            unmet.say_whether_met(self.state, self._out, client, function, demand)
         if roots.is_over(self.state, task.root):
             self._run(moves)
             batch = client.batches.get(task.batch)  # another one if it was said before
             return roots.cancel(self.state, self._out, client, (batch,) if batch and batch.task is task else ())
         return moves
-
-    def _say_whether_unmet(self, client: ClientRecord, function: FunctionRecord, demand: Demand) -> None:
-        """Once of each function: its calls may come one by one. Of many functions of a client only some are named."""
-        if placement.can_ever_run(self.state, demand):
-            function.unmet.discard(demand)
-        elif demand not in function.unmet:
-            function.unmet.add(demand)
-            more = client.unmet_lines.words(self.state.now)
-            if more is not None:
-                words = demand_words(demand)
-                self._out.log("WARNING", f"{function.name} needs {words}, which no agent has yet: its rows wait{more}")
 
     def _check_task(self, client: ClientRecord, task: Task) -> None:
         if task.spans.tolist() != [0, task.rows]:
