@@ -41,7 +41,7 @@ def begin(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: Leavin
         return
     if not state.leaving:
         state.takers.next_look = state.now
-    state.leaving[agent.number] = Departure(agent, reason, state.now)
+    state.leaving[agent.number] = Departure(agent, reason)
     agent.load.is_leaving = True
     state.unsorted[agent] = None
     if reason is Leaving.TOLD:

@@ -28,8 +28,6 @@ class Departure:
 
     agent: AgentRecord
     reason: Leaving
-    #: when it began, seconds
-    since: float
     #: what it has that was to be looked at, those to be looked at next last
     to_do: list[ObjectKey] = field(default_factory=list)
     #: what is being copied -> number of the agent that fetches it
