@@ -60,9 +60,9 @@ def finish(state: ClusterState, out: Outgoing, batch: Batch, span: SpanResult, a
     return moves
 
 
-def finish_forwarded(state: ClusterState, batch: Batch, lo: int, hi: int) -> None:
+def finish_forwarded(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     """Rows end with plain values that nobody but the client needs, to whom the agent's message goes as it came."""
-    transitions.end(state, batch, lo, hi, Cause.FINISHED)
+    transitions.finish_at(state, batch, lo, hi, agent)
     if batch.needs is not None or not batch.left:
         _let_go(state, batch, lo, hi)
 

@@ -73,9 +73,13 @@ Way = Callable[[SpanQueue[Batch], AgentGroup, int], tuple[AgentRecord | None, in
 
 def window(workers: int, each_us: float | None, us: float = PREFETCH_US) -> int:
     """How many rows an agent may have outstanding, for so many microseconds a worker."""
+    least = 2 * workers
     if each_us is None:
-        return 2 * workers
-    return max(2 * workers, min(MAX_WINDOW, int(workers * us / each_us)))
+        return least
+    rows = int(workers * us / each_us)
+    if rows > MAX_WINDOW:
+        rows = MAX_WINDOW
+    return rows if rows > least else least  # asked for each result: without calls
 
 
 # ---- agents come, go and change --------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def forward(state: ClusterState, out: Outgoing, agent: AgentRecord, client: Clie
         if batch is None or not _is_plain(batch, lo, hi, outcomes[0], place):
             return False
         out.send(client.number, message)
-        finishing.finish_forwarded(state, batch, lo, hi)
+        finishing.finish_forwarded(state, batch, lo, hi, agent)
         batch.function.durations.add(hi - lo, us)
         placement.learn_duration(agent, batch.function.learn(hi - lo, us), state.now)
         return True
@@ -148,7 +148,7 @@ def forward(state: ClusterState, out: Outgoing, agent: AgentRecord, client: Clie
     out.send(client.number, message)
     learning, rows, together_us = ended[0][0] if ended else None, 0, 0
     for batch, lo, hi, us in ended:
-        _end(state, batch, lo, hi, us)
+        _end(state, agent, batch, lo, hi, us)
         if batch is not learning and learning is not None:
             _learn(state, agent, learning, rows, together_us)
             learning, rows, together_us = batch, 0, 0
@@ -159,9 +159,9 @@ def forward(state: ClusterState, out: Outgoing, agent: AgentRecord, client: Clie
     return True
 
 
-def _end(state: ClusterState, batch: Batch, lo: int, hi: int, us: int) -> None:
+def _end(state: ClusterState, agent: AgentRecord, batch: Batch, lo: int, hi: int, us: int) -> None:
     """Rows that took so many microseconds together end with values that go to their client."""
-    finishing.finish_forwarded(state, batch, lo, hi)
+    finishing.finish_forwarded(state, batch, lo, hi, agent)
     batch.function.durations.add(hi - lo, us)
 
 
