@@ -418,8 +418,10 @@ class Succession:
         is_first = self.leads and self.hands_out and not self._lacks_roster
         if is_first and not self.journal.is_held:
             return "this scheduler leads already"
-        if self.leads and self.journal.is_held:
+        if self.leads and (self.journal.is_held or self._yielding is not None):
             self.wishes.append(KeepJobs(True))
+        if self._yielding is not None:
+            self._answer("it leads on: somebody has promoted it meanwhile")
         if is_first:
             return ""
         self._roster.dissolve()

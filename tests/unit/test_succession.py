@@ -609,6 +609,24 @@ def test_a_hand_over_that_is_not_answered(pair: Pair) -> None:
     assert "did not answer" in answer.error
 
 
+def test_one_that_is_promoted_while_it_hands_over_leads_on(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    pair.is_cut = True
+    assert pair.a.hand_over(7, 1, pair.now) == ""
+    assert not pair.a.hands_out
+    assert pair.a.promote(pair.now) == ""
+    pair.step(YIELD + 1)
+    assert pair.a.leads
+    assert pair.a.hands_out
+    (answer,) = (wish for wish in pair.wanted[A] if isinstance(wish, Answer))
+    assert "promoted" in answer.error
+    assert [wish.here for wish in pair.wanted[A] if isinstance(wish, KeepJobs)][-2:] == [False, True]
+    pair.is_cut = False
+    pair.step(2.0)
+    assert pair.a.leads
+    assert not pair.b.leads
+
+
 def test_who_was_at_one_that_stepped_down_and_leads_again_keeps_its_number(pair: Pair) -> None:
     """What clients have at an agent is known by that number: under another one it is waited for, and then lost."""
 
