@@ -5,8 +5,6 @@ Names are imported when they are first used (PEP 562): `import scaler` by itself
 
 from __future__ import annotations
 
-import importlib
-
 TYPE_CHECKING = False  # type checkers know the name; importing it from typing would cost more than all the rest
 
 if TYPE_CHECKING:
@@ -99,7 +97,9 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES.get(name, "scaler.errors")), name)
+    from scaler.common.later_names import imported  # here, as the package itself loads nothing
+
+    value = imported(_HOMES.get(name, "scaler.errors"), name)
     globals()[name] = value
     return value
 

@@ -70,7 +70,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name in __all__:
-        value = getattr(importlib.import_module(f"scaler_dask.{_HOMES.get(name, 'current_client')}"), name)
+        try:
+            value = getattr(importlib.import_module(f"scaler_dask.{_HOMES.get(name, 'current_client')}"), name)
+        except AttributeError as error:  # as below
+            raise ImportError(f"scaler_dask.{name} can't be imported: {error}", name=name) from error
         globals()[name] = value
         return value
     if name in absent.NAMES:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scaler.common.later_names import imported
+
 TYPE_CHECKING = False  # as in `scaler`
 
 if TYPE_CHECKING:
@@ -13,6 +15,4 @@ __all__ = ["SchedulerClusterCombo"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from scaler.cluster.combo import SchedulerClusterCombo  # here, as the cluster's own process needs none of it
-
-    return SchedulerClusterCombo
+    return imported("scaler.cluster.combo", name)  # here, as the cluster's own process needs none of it

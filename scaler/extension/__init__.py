@@ -30,7 +30,7 @@ workers comes here for `run_once`, and needs no client.
 
 from __future__ import annotations
 
-import importlib
+from scaler.common.later_names import imported
 
 TYPE_CHECKING = False  # as in `scaler`
 
@@ -185,7 +185,7 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
+    value = imported(home, name)
     globals()[name] = value
     return value
 

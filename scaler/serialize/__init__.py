@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scaler.common.later_names import imported
+
 TYPE_CHECKING = False  # as in `scaler`
 
 if TYPE_CHECKING:
@@ -13,6 +15,4 @@ __all__ = ["Serializer"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from scaler.serialize.serializer import Serializer  # here, as schedulers ask for no more than versions
-
-    return Serializer
+    return imported("scaler.serialize.serializer", name)  # here, as schedulers ask for no more than versions

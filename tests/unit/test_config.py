@@ -611,6 +611,15 @@ def test_importing_the_package_loads_nothing_else():
     assert not loaded - set(sys.stdlib_module_names)
 
 
+def test_what_goes_wrong_while_a_name_is_imported_is_told(tmp_path, monkeypatch):
+    (tmp_path / "home_of_client.py").write_text("import socket; socket.AF_UNHEARD_OF")  # as with a user's socket.py
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(scaler._HOMES, "Client", "home_of_client")
+    monkeypatch.delitem(vars(scaler), "Client", raising=False)
+    with pytest.raises(ImportError, match="Client can't be imported: module 'socket' has no attribute 'AF_UNHEARD_OF'"):
+        from scaler import Client  # noqa: F401
+
+
 def test_the_package_exports_every_public_exception():
     public = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert public <= set(scaler.__all__)
