@@ -82,7 +82,10 @@ def _number(text: str) -> int:
 def _drain(address: str | None, which: tuple[str, ...], undo: bool, key_file: str | None, insecure: bool) -> int:
     from scaler.monitor.commands import CommandRefused
 
-    address, which = (which[0], which[1:]) if "://" in which[0] else (address, which)
+    said = [each for each in which if "://" in each]
+    if len(said) > 1:
+        raise click.UsageError(f"Got more than one address: {', '.join(said)}")
+    address, which = said[0] if said else address, tuple(each for each in which if each not in said)
     if not address or not which:
         raise click.UsageError(f"Missing argument '{'JOB|AGENT...' if address else 'ADDRESS'}'")
     hosts, told, refusals = 0, [], []

@@ -121,8 +121,14 @@ def joining_security(
     if insecure:
         return Security.none()
     named = key_file if key_file is not None or environ.get(KEY_VARIABLE) else environ.get(KEY_FILE_VARIABLE)
-    if named and not os.path.exists(named):
-        raise KeyFileError(f"there is no key file {named}: copy the cluster's key there, or name another file")
+    if named:
+        try:
+            os.stat(named)
+        except (FileNotFoundError, NotADirectoryError):
+            trouble = f"there is no key file {named}: copy the cluster's key there, or name another file"
+            raise KeyFileError(trouble) from None
+        except OSError as error:  # as where its directory may not be entered
+            raise KeyFileError(f"the key file {named} can't be read: {error.strerror}") from error
     return load_or_create(key_file, environ, on_made=_tell)
 
 

@@ -463,7 +463,7 @@ def test_a_command_that_asks_a_cluster_takes_where_it_is_from_the_environment_an
     }  # fmt: skip
 
 
-def test_hosts_to_drain_are_told_from_the_address_before_them(monkeypatch, complaint):
+def test_hosts_to_drain_are_told_from_the_address_wherever_it_stands(monkeypatch, complaint):
     told = []
 
     @contextlib.contextmanager
@@ -473,10 +473,14 @@ def test_hosts_to_drain_are_told_from_the_address_before_them(monkeypatch, compl
     monkeypatch.setattr(cli_commands, "_commands", commands)
     assert "Missing argument 'ADDRESS'" in complaint(umbrella.command, "scaler", "drain", "4711")
     assert "Missing argument 'JOB|AGENT...'" in complaint(umbrella.command, "scaler", "drain", ADDRESS)
+    assert "more than one address" in complaint(umbrella.command, "scaler", "drain", ADDRESS, "4711", "tcp://head:1")
     assert call(umbrella.command, "scaler", ["drain", ADDRESS, "4711", "4712"]) == 0
     monkeypatch.setenv("SCALER_ADDRESS", "tcp://head:1")
     assert call(umbrella.command, "scaler", ["drain", "4711"]) == 0
     assert told == [(ADDRESS, "4711"), (ADDRESS, "4712"), ("tcp://head:1", "4711")]
+    del told[:]
+    assert call(umbrella.command, "scaler", ["drain", "4711", ADDRESS]) == 0  # never those of another cluster
+    assert told == [(ADDRESS, "4711")]
 
 
 def test_who_is_to_lead_has_to_be_named(monkeypatch, complaint):

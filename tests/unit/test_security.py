@@ -179,6 +179,8 @@ def test_who_joins_makes_the_users_own_key_and_none_that_was_named(
         with pytest.raises(KeyFileError, match=f"there is no key file {named}"):
             join(environ={"SCALER_KEY_FILE": named})
     assert not (tmp_path / "none").exists()
+    with pytest.raises(KeyFileError, match="can't be read: File name too long"):  # there may be one, as behind a 0700
+        joining_security(str(tmp_path / ("k" * 300)))
     caplog.set_level("INFO", "scaler.keys")
     own = joining_security(environ={"XDG_CONFIG_HOME": str(tmp_path)})
     assert caplog.messages == [f"made a new key, {own.origin}: programs on other hosts need a copy of it"]
