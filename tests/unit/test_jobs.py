@@ -204,6 +204,25 @@ def test_while_the_disk_refuses_nothing_is_accepted_and_rows_wait_in_the_end(job
     assert jobs.state()["done"] == 3
 
 
+def test_a_job_that_its_submitter_takes_back_while_the_disk_refuses_does_not_run_and_leaves_its_name(jobs):
+    jobs.paper.trouble = "No space left on device"
+    jobs.submit(*part(4), is_last=False)  # before anybody knows
+    jobs.keeper.gather()
+    jobs.submit(*part(4), is_last=False)  # as the first one is not answered
+    assert jobs.last().error.endswith("nothing is accepted until it can")
+    jobs.ask("delete", token=7)
+    assert "can't be written" in jobs.last().error
+    assert isinstance(jobs.said[-1].message, DisconnectRequest)
+    jobs.ask("list")
+    assert not jobs.last().text
+    jobs.paper.trouble = None
+    jobs.sync()
+    jobs.submit(*part(4), token=8, is_last=True)
+    jobs.sync()
+    assert (jobs.last().error, jobs.state()["state"]) == ("", "running")
+    assert Jobs(Paper(jobs.paper.segments)).state()["rows"] == 4
+
+
 def test_a_journal_that_only_another_start_helps_has_nobody_wait_and_no_job_of_which_it_has_nothing(jobs):
     jobs.submit(*part(1), name="there", is_last=False)
     jobs.sync()

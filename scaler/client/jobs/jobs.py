@@ -19,7 +19,6 @@ from scaler.client.parts import ClientParts
 from scaler.client.values.value_codec import ValueCodec
 from scaler.common.renewed_lock import RenewedLock
 from scaler.defaults import RECONNECT
-from scaler.errors import ConnectionFailed
 from scaler.graph import from_tuples
 from scaler.serialize import payload as pickling
 from scaler.serialize.call import AnySerializer
@@ -41,15 +40,9 @@ class Jobs:
         name = _named(name, name_of(function))
         packer = JobPacker(JobIds(self._session.limit), options, self._serializer)
         submission = Submission(self._session, name)
-        try:
+        with submission.whole():
             for part in packer.calls(function, list(rows)):
                 submission.add(part)
-        except ConnectionFailed:
-            raise
-        except BaseException:  # a row that can't be pickled, say, or Ctrl-C
-            submission.take_back()
-            raise
-        submission.complete()
         return Job(JobSubject(self._session, name, submission.token), self._codec)
 
     def submit_graph(self, graph: Mapping[Any, Any], keys: Sequence[Any], name: str | None, options: Options) -> Job:
@@ -59,9 +52,9 @@ class Jobs:
         part, rows, constants = packer.graph(from_tuples(graph), keys)
         note = {key: (True, rows[key]) if key in rows else (False, constants[key]) for key in keys}
         submission = Submission(self._session, name, pickling.dumps(note))
-        if part.rows:
-            submission.add(part)
-        submission.complete()
+        with submission.whole():
+            if part.rows:
+                submission.add(part)
         return Job(JobSubject(self._session, name, submission.token), self._codec)
 
     def attach(self, name: str) -> Job:

@@ -6,12 +6,12 @@ import contextlib
 import getpass
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from scaler.client.jobs.packing import Part
 from scaler.client.jobs.session import JobSession
-from scaler.errors import ScalerError
+from scaler.errors import ConnectionFailed, ScalerError
 from scaler.protocol.codec import encode
 from scaler.protocol.messages import MAX_JOB_NAME, Frame, Message, u32
 
@@ -29,6 +29,8 @@ class Submission:
         self.token = uuid.uuid4().int & ((1 << 63) - 1) | 1
         self._owner = f"{_user()}@{os.uname().nodename}"[:MAX_JOB_NAME]
         self._sent = 0
+        #: the scheduler may have heard of it
+        self._has_said = False
 
     def add(self, part: Part, key: str = "") -> int:
         """Submit a part; the number of its first row in the job. Returns once it is on disk."""
@@ -49,9 +51,21 @@ class Submission:
         """No more parts come."""
         self._say("", [], [], is_last=True)
 
-    def take_back(self) -> None:
-        """No more parts come, and those that were added are not wanted: forget the job, as far as it can be told."""
-        if self._sent:
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is added in here is all of the job. If it does not get there, nothing of it is wanted."""
+        try:
+            yield
+            self.complete()
+        except ConnectionFailed:  # nobody knows how much of it is there
+            raise
+        except BaseException:  # a row that can't be pickled, say, no room for it, or Ctrl-C
+            self._take_back()
+            raise
+
+    def _take_back(self) -> None:
+        """Forget the job, as far as it can be told."""
+        if self._has_said:
             with contextlib.suppress(ScalerError):
                 self._session.ask("delete", self._name, token=self.token)
 
@@ -60,6 +74,7 @@ class Submission:
         return answer.next
 
     def _fields(self, key: str, counts: list[int], frames: list[Frame], is_last: bool) -> dict[str, Any]:
+        self._has_said = True
         return {
             "name": self._name, "owner": self._owner, "token": self.token, "key": key, "joins": self._joins,
             "is_last": is_last, "counts": u32(counts), "bodies": [self._note, *frames],

@@ -6,6 +6,7 @@ from functools import partial
 
 from scaler.protocol.messages import JobQuestion
 from scaler.scheduler.jobs import at_core, reading
+from scaler.scheduler.jobs.job import Job
 from scaler.scheduler.jobs.job_table import JobTable
 
 
@@ -16,6 +17,8 @@ def change(table: JobTable, monitor: int, question: JobQuestion) -> None:
     if job is None and not is_gone:
         return
     if table.disk.refusal is not None:
+        if job is not None and question.kind == "delete" and question.token == job.token and not job.has_ended:
+            _drop(table, job)  # who submitted it may have been told that it is not accepted: nothing of it is to run
         reading.refuse_unwritten(table, monitor, question.number, table.disk.refusal)
         return
     refuse = partial(reading.refuse_unwritten, table, monitor, question.number)
@@ -24,14 +27,18 @@ def change(table: JobTable, monitor: int, question: JobQuestion) -> None:
         return
     table.touched[job] = None
     if question.kind == "delete":
-        at_core.leave(table, job)
-        table.forget(job)
+        _drop(table, job)
     elif not job.has_ended and (not job.is_cancelled or question.force > job.is_forced):
         job.is_cancelled, job.is_forced = True, question.force
         table.write_state(job)
         if job.core.number:
             at_core.say_cancel(table, job)
     table.disk.then(partial(reading.state_of, table, monitor, question.number, job), refuse)
+
+
+def _drop(table: JobTable, job: Job) -> None:
+    at_core.leave(table, job)
+    table.forget(job)
 
 
 def delete_old(table: JobTable, wall: float, age: float) -> None:
