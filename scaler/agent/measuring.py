@@ -35,7 +35,7 @@ class Measuring:
             return
         if not before:
             for pid in (os.getpid(), *pids.values()):
-                self._use_of(pid, now)
+                self._use_of(pid).look(now)
         if self.due is None:
             self.due = now + FIRST
         elif interval < before:  # who looks more often than others do does not wait for those
@@ -47,14 +47,16 @@ class Measuring:
         own = os.getpid()
         for gone in self._processes.keys() - {own, *pids.values()}:
             del self._processes[gone]
-        cpu, memory = self._use_of(own, now)
+        cpu, memory = self._use_of(own).look(now)
         workers: dict[int, MeasuredWorker] = {}
         for slot, pid in pids.items():
-            workers[slot] = MeasuredWorker(pid, *self._use_of(pid, now), begun.get(slot, (0, -1)))
+            use = self._use_of(pid)
+            row = begun.get(slot, (0, -1))
+            workers[slot] = MeasuredWorker(pid, *use.look(now), row, is_stopped=use.is_stopped)
         return Measured(cpu, memory, workers)
 
-    def _use_of(self, pid: int, now: float) -> tuple[int, int]:
+    def _use_of(self, pid: int) -> ProcessUse:
         use = self._processes.get(pid)
         if use is None:
             use = self._processes[pid] = ProcessUse(pid)
-        return use.look(now)
+        return use

@@ -20,10 +20,12 @@ def stat_of(pid: int) -> list[bytes]:
 class ProcessUse:
     """Looks at one process now and then."""
 
-    __slots__ = ("_least", "_looked", "_pid", "_share", "_ticks")
+    __slots__ = ("_least", "_looked", "_pid", "_share", "_ticks", "is_stopped")
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
+        #: it did nothing until it was told to go on, at the last look
+        self.is_stopped = False
         #: when it was looked at last, seconds, and the clock ticks that it had used by then; None before the first look
         self._looked = 0.0
         self._ticks: int | None = None
@@ -39,8 +41,10 @@ class ProcessUse:
         """
         try:
             fields = stat_of(self._pid)
+            self.is_stopped = fields[0] in (b"T", b"t")
             ticks, memory = int(fields[11]) + int(fields[12]), int(fields[21]) * _PAGE
         except (OSError, ValueError, IndexError):
+            self.is_stopped = False
             return 0, 0
         before, since = self._ticks, now - self._looked
         if before is None:

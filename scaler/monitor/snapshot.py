@@ -21,7 +21,7 @@ from scaler.protocol.messages.cluster_view import (
 from scaler.protocol.messages.message import require
 
 #: flags of a worker that can't begin a row at once
-_NOT_FREE = WorkerFlag.HAS_TASK | WorkerFlag.SUSPENDED | WorkerFlag.ENDING
+_NOT_FREE = WorkerFlag.HAS_TASK | WorkerFlag.SUSPENDED | WorkerFlag.ENDING | WorkerFlag.STOPPED
 
 
 @dataclass(frozen=True)

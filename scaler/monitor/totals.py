@@ -10,7 +10,7 @@ from scaler.monitor.snapshot import Snapshot
 from scaler.protocol.codes import WorkerFlag
 
 #: what a worker does, the first that holds of its flags
-STATES = ("ending", "suspended", "busy", "free", "starting")
+STATES = ("ending", "stopped", "suspended", "busy", "free", "starting")
 
 
 @lru_cache(maxsize=256)
@@ -22,6 +22,8 @@ def state_of(flags: int) -> str:
     """
     if flags & WorkerFlag.ENDING:
         return "ending"
+    if flags & WorkerFlag.STOPPED:
+        return "stopped"
     if flags & WorkerFlag.SUSPENDED:
         return "suspended"
     if flags & WorkerFlag.HAS_TASK:

@@ -45,7 +45,7 @@ def _functions(snapshot: Snapshot) -> list[str]:
     return out
 
 
-_BLOCKED = WorkerFlag.HAS_TASK | WorkerFlag.SUSPENDED | WorkerFlag.ENDING
+_BLOCKED = WorkerFlag.HAS_TASK | WorkerFlag.SUSPENDED | WorkerFlag.ENDING | WorkerFlag.STOPPED
 #: for each value of a worker's flags: how many rows could begin there at once, and the three of `ITL`
 _FREE = bytes([1 if each & WorkerFlag.INITIALISED and not each & _BLOCKED else 0 for each in range(256)])
 _ITL = bytes([100 * (each & 1) + 10 * (each >> 1 & 1) + (each >> 2 & 1) for each in range(256)])

@@ -169,6 +169,8 @@ class WorkerFlag(IntFlag):
     SUSPENDED = 8
     #: it is being ended
     ENDING = 16
+    #: its process is stopped, by SIGSTOP or a debugger: what it has waits until that goes on
+    STOPPED = 32
 
 
 class AgentFlag(IntFlag):

@@ -1,6 +1,8 @@
 """What an agent tells of its host while somebody watches, and what it measures for that."""
 
 import os
+import signal
+import subprocess
 import time
 from types import SimpleNamespace
 
@@ -13,6 +15,7 @@ from scaler.agent.measuring import FIRST, Measuring
 from scaler.common import process_use
 from scaler.common.process_use import ProcessUse
 from scaler.errors import ProtocolError
+from scaler.monitor.totals import state_of
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import MAX_NAME, WorkerFlag
 from scaler.protocol.messages import HeartbeatEcho, HostReport, Message, Watch, WorkerColumns, u8, u32, u64, unpack
@@ -97,6 +100,17 @@ def test_a_report_says_what_each_worker_runs() -> None:
     report.validate()
 
 
+def test_a_row_of_a_process_that_is_stopped_is_not_told_as_one_that_runs() -> None:
+    agent = FakeAgent(2)
+    hear(agent, Watch(1000))
+    agent.give(10, 0, 1)
+    agent.handle(Measured(1, 2, {slot: MeasuredWorker(100 + slot, 0, 0, is_stopped=True) for slot in range(2)}))
+    busy, free = workers_in(reports_of(agent)[0]).flags
+    assert busy == WorkerFlag.INITIALISED | WorkerFlag.HAS_TASK | WorkerFlag.STOPPED
+    assert free == WorkerFlag.INITIALISED | WorkerFlag.STOPPED
+    assert state_of(busy) == state_of(free) == "stopped"
+
+
 def test_what_a_worker_writes_into_the_progress_page_is_not_believed() -> None:
     agent = FakeAgent(1)
     hear(agent, Watch(1000))
@@ -165,6 +179,18 @@ def test_measuring_begins_with_a_look_and_ends_when_it_is_told() -> None:
     assert measured.workers[1] == MeasuredWorker(2**22 + 1, 0, 0)  # no such process
     measuring.every(0.0, {}, 10.3)
     assert measuring.due is None
+
+
+def test_a_process_that_is_stopped_is_seen_and_so_is_that_it_goes_on() -> None:
+    measuring, process = Measuring(), subprocess.Popen(["sleep", "60"])
+    try:
+        for signal_, said in ((signal.SIGSTOP, True), (signal.SIGCONT, False)):
+            process.send_signal(signal_)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WCONTINUED)
+            assert measuring.measure({0: process.pid}, {}, 10.0).workers[0].is_stopped is said
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_who_looks_more_often_does_not_wait_for_what_was_due_before() -> None:

@@ -386,6 +386,7 @@ def test_the_id_of_a_task_is_readable_however_long_the_name_of_its_function_is(s
         (WorkerFlag.INITIALISED, "free"),
         (WorkerFlag.INITIALISED | WorkerFlag.HAS_TASK, "has work"),
         (WorkerFlag.INITIALISED | WorkerFlag.HAS_TASK | WorkerFlag.SUSPENDED, "waits for other rows"),
+        (WorkerFlag.INITIALISED | WorkerFlag.HAS_TASK | WorkerFlag.STOPPED, "its process is stopped"),
         (WorkerFlag.INITIALISED | WorkerFlag.HAS_TASK | WorkerFlag.ENDING, "is being ended"),
     ],
 )

@@ -174,6 +174,8 @@ class MeasuredWorker:
     #: (dispatch, row) that it has begun last, row -1 for none; and for how long it runs, milliseconds
     begun: tuple[int, int] = (0, -1)
     elapsed: int = 0
+    #: it does nothing until it is told to go on
+    is_stopped: bool = False
 
 
 @record

@@ -15,7 +15,7 @@ SHORTEST = 1.0
 #: what a column of u32 takes
 MOST = 2**32 - 1
 
-INITIALISED, HAS_TASK, HOLDS_LOCK, SUSPENDED, ENDING = (flag.value for flag in WorkerFlag)
+INITIALISED, HAS_TASK, HOLDS_LOCK, SUSPENDED, ENDING, STOPPED = (flag.value for flag in WorkerFlag)
 
 
 def take_watch(state: HostState, out: Outgoing, watch: Watch) -> None:
@@ -64,7 +64,7 @@ def _add(columns: WorkerColumns, names: dict[str, int], worker: WorkerRecord, pr
     columns.slots.append(worker.slot)
     columns.cpus.append(min(MOST, process.cpu))
     columns.memory.append(process.memory)
-    columns.flags.append(_flags(worker))
+    columns.flags.append(_flags(worker, process.is_stopped))
     columns.rows.append(rows)
     columns.queued.append(rows - has_begun)
     columns.handed.append(worker.handed)
@@ -81,12 +81,14 @@ def _add(columns: WorkerColumns, names: dict[str, int], worker: WorkerRecord, pr
     columns.elapsed.append(min(MOST, max(0, process.elapsed)))
 
 
-def _flags(worker: WorkerRecord) -> int:
+def _flags(worker: WorkerRecord, is_stopped: bool) -> int:
     flags = INITIALISED if worker.state is not STARTING else 0
     if worker.dispatches:
         flags |= HAS_TASK
     if worker.blocked:
         flags |= SUSPENDED
-    elif worker.state is BUSY:
+    elif worker.state is BUSY and not is_stopped:
         flags |= HOLDS_LOCK
+    if is_stopped:
+        flags |= STOPPED
     return flags | ENDING if worker.kill_reason is not None else flags

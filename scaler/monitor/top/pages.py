@@ -24,6 +24,7 @@ _KEPT, _OUTPUT = ("process", "host", "runs", "task", "since"), 2
 #: of several states of a worker the first one is said
 _STATES = (
     (WorkerFlag.ENDING, "is being ended"),
+    (WorkerFlag.STOPPED, "its process is stopped (kill -CONT has it go on)"),
     (WorkerFlag.SUSPENDED, "its row waits for other rows; another worker works in its place"),
     (WorkerFlag.HAS_TASK, "has work"),
     (WorkerFlag.INITIALISED, "free"),
