@@ -4,7 +4,8 @@ It is written anew every few seconds, by the thread that does all of the agent's
 stuck. What is in it says whether the agent has a scheduler.
 
 Whoever reads it sees a whole file, as each takes the place of the one before. Nothing but a file is replaced so: not a
-device, not a link to something else.
+device, not a link to something else. Where there is no room for another one, on a full disk, the last one is written
+over: an agent that lives is not to be ended for that.
 """
 
 from __future__ import annotations
@@ -81,10 +82,24 @@ class AliveFile:
                 written = _identity(os.fstat(file.fileno()))
             os.replace(new, self._path)
             self._written = written
-        except OSError:
+        except OSError as error:
             with contextlib.suppress(OSError):
                 os.unlink(new)
-            raise
+            if self._written is None or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._write_over()
+
+    def _write_over(self) -> None:
+        """Have the last file say it, which takes no room. Raises OSError, also if that is not there any more."""
+        fd = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW)
+        try:
+            if _identity(os.fstat(fd)) != self._written:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+            os.pwrite(fd, self._text.encode(), 0)
+            os.ftruncate(fd, len(self._text))
+            self._written = _identity(os.fstat(fd))
+        finally:
+            os.close(fd)
 
 
 def _kind_of(path: str) -> str:

@@ -1,6 +1,7 @@
 """The file by which an agent says that it lives, and the probes of Kubernetes that read it."""
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -73,7 +74,27 @@ def test_a_file_that_cannot_be_written_is_said_in_a_line():
     assert "alive_file cannot be written: No such file or directory: '/nowhere/alive'" in line
 
 
-def test_a_disk_that_is_full_later_is_complained_of_once(tmp_path, caplog):
+def test_on_a_disk_that_is_full_the_file_goes_on_being_written(tmp_path, caplog, monkeypatch):
+    path = tmp_path / "alive"
+    file = alive_file.AliveFile(str(path))
+
+    def without_room(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(alive_file, "_open_no_link", without_room)
+    for now, is_connected, text in ((0.0, True, alive_file.CONNECTED), (5.0, False, alive_file.WAITING)):
+        before = path.stat().st_mtime_ns
+        file.renew(is_connected, now)
+        assert path.read_text() == text
+        assert path.stat().st_mtime_ns > before
+    assert not caplog.records
+    path.write_text("of somebody else")
+    file.renew(True, 10.0)
+    assert path.read_text() == "of somebody else"
+    assert "cannot be written: No space left on device" in caplog.records[0].getMessage()
+
+
+def test_a_directory_that_is_gone_later_is_complained_of_once(tmp_path, caplog):
     (tmp_path / "here").mkdir()
     file = alive_file.AliveFile(str(tmp_path / "here" / "alive"))
     Path(tmp_path / "here").rename(tmp_path / "there")
