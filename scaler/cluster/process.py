@@ -30,6 +30,7 @@ from scaler.common.long_lived import keep_little_memory
 from scaler.common.process_limits import limit_for, words_of
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import AgentConfig, SchedulerConfig, from_checked_values
+from scaler.errors import ScalerError
 from scaler.protocol.codes import STDOUT, Role
 from scaler.protocol.hello import hello_of
 from scaler.scheduler.composition import LOCAL_AGENT
@@ -98,7 +99,10 @@ def _open_store(server: Server, config: AgentConfig, limit: int, security: Secur
     """The store of this host, for `limit` bytes in memory. If there can be none the server is closed."""
     with contextlib.ExitStack() as opened:
         opened.callback(server.close)
-        store = HostStore(limit, config.spill_directory, config.store_port)
+        try:
+            store = HostStore(limit, config.spill_directory, config.store_port)
+        except OSError as error:
+            raise ScalerError(f"no store can be made: {words_of(error)}") from error
         opened.callback(store.close)
         store.open(security, server.address, on_its_host=True)
         opened.pop_all()

@@ -33,7 +33,7 @@ def default_root() -> str:
 
 
 def temporary_root() -> str:
-    """Where temporary files are; `tempfile`, which is slow to load, is asked in doubt."""
+    """Where temporary files are; `tempfile`, which is slow to load, is asked in doubt. Raises OSError: nowhere."""
     first = named_root()
     with contextlib.suppress(OSError):
         # with a slash, as a file may be a program
@@ -41,7 +41,13 @@ def temporary_root() -> str:
             return first
     import tempfile
 
-    return tempfile.gettempdir()
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:  # as in a container whose root can't be written
+        raise FileNotFoundError(
+            "there is no directory for temporary files that can be written, where objects go that memory has no room "
+            "for: name one by TMPDIR or as spill directory (--spill-directory, spill_directory=)"
+        ) from None
 
 
 def named_root() -> str:

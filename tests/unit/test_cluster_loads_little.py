@@ -84,6 +84,16 @@ def test_a_place_that_is_none_is_passed_over(named: str, tmp_path: Path, monkeyp
     assert temporary_root() == tempfile.gettempdir() != str(tmp_path / named)
 
 
+def test_where_there_is_no_place_for_them_it_is_said_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    with pytest.raises(OSError, match="where objects go that memory has no room for: name one by TMPDIR or as spill"):
+        temporary_root()
+
+
 @pytest.mark.parametrize(
     ("blocks", "files", "left", "is_taken"),
     [(1, 10, 1, True), (1, 0, 0, True), (0, 10, 1, False), (1, 10, 0, False)],
