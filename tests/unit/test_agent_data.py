@@ -445,6 +445,20 @@ def test_an_object_that_cannot_be_read_from_disk_is_gone_after_some_tries() -> N
     assert fake.asked(ev.DropObject) == [(C, value)]
 
 
+def test_a_disk_that_takes_nothing_is_said_once_and_so_is_that_it_does_again() -> None:
+    fake = FakeAgent(1, total=10 * MB)
+    value = made(fake, 0, 10, size=6 * MB)
+    for _ in range(3):
+        assert fake.asked(ev.Spill) == [(C, value)]
+        fake.handle(ev.Spilled((C, value), "no room"))
+        fake.now += PAUSE
+        fake.handle(ev.Tick())
+    fake.handle(ev.Spilled((C, value)))
+    failed, went_on = [text for text in fake.logged if "to disk" in text]
+    assert failed == "objects can't be moved to disk: no room; tried again until it works"
+    assert went_on == "objects are moved to disk again"
+
+
 def test_an_object_that_is_not_on_disk_any_more_is_gone_at_once() -> None:
     fake = FakeAgent(1, total=10 * MB)
     value = made(fake, 0, 10, size=6 * MB)

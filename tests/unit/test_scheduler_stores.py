@@ -342,6 +342,20 @@ def test_a_copy_of_which_a_store_was_not_told_is_fetched_next(two: Any) -> None:
     assert second in fetch.holders.tolist()
 
 
+def test_who_reads_what_can_not_be_had_is_told_what_agents_said_of_it() -> None:
+    fake = FakeScheduler(1, retries_on_loss=1)
+    (agent,), client = fake.agents, fake.client()
+    fake.say(client, task(10, 1))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    fake.say(
+        agent, names(client, 10, cls=ObjectGone), ObjectResponse(u32([client]), u64([10]), u8([1]), agent, "no room")
+    )
+    (answer,) = fake.heard(client, ObjectResponse)
+    assert answer.reason == "it could not be made readable, again and again: at last no room"
+    assert not fake.core.state.clients[client].reads.troubles
+
+
 def test_no_rows_are_given_to_the_store_beside_the_scheduler() -> None:
     fake = FakeScheduler()
     store, client = fake.store(), fake.client()

@@ -259,6 +259,8 @@ class AgentCore:
         storing.take_spilled(self._state, self.out, event.key, event.error)
         if event.error is not None:
             spilling.note_failure(self._state, self.out, event.error)
+        else:
+            spilling.note_success(self._state, self.out)
 
     def _restored(self, event: Restored) -> None:
         if event.error is not None and not event.is_lost:

@@ -73,4 +73,13 @@ def note_failure(state: HostState, out: Outgoing, error: str) -> None:
     """An object could not be moved to disk."""
     if state.now >= state.memory.paused_until:
         state.memory.paused_until = state.now + PAUSE
-        out.log("WARNING", f"objects can't be moved to disk: {error}")
+        if not state.memory.is_stuck:
+            state.memory.is_stuck = True
+            out.log("WARNING", f"objects can't be moved to disk: {error}; tried again until it works")
+
+
+def note_success(state: HostState, out: Outgoing) -> None:
+    """An object was moved to disk."""
+    if state.memory.is_stuck:
+        state.memory.is_stuck = False
+        out.log("INFO", "objects are moved to disk again")

@@ -54,3 +54,5 @@ class MemoryState:
     short: int = 0
     #: nothing is moved to disk before this time, seconds
     paused_until: float = 0.0
+    #: the log says so, and nothing was moved since
+    is_stuck: bool = False

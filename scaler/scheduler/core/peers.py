@@ -146,6 +146,7 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
     client.reads.under_way.clear()
     client.reads.named.clear()
     client.reads.failures.clear()
+    client.reads.troubles.clear()
 
 
 def drop_monitor(state: ClusterState, out: Outgoing, monitor: MonitorRecord, reason: str) -> None:

@@ -31,7 +31,13 @@ def read(state: ClusterState, out: Outgoing, client: ClientRecord, value: int, t
     if item.is_lost:
         if value not in values.remaking and reads.failures.get(value, 0) >= tries:
             how_often = "again and again" if tries or item.source is None else f"and {ONLY_ONCE}"
-            _refuse(out, client, value, f"it was lost with the hosts that had it, {how_often}")
+            trouble = reads.troubles.get(value)
+            why = (
+                f"it could not be made readable, {how_often}: at last {trouble}"
+                if trouble
+                else (f"it was lost with the hosts that had it, {how_often}")
+            )
+            _refuse(out, client, value, why)
             return []
         reads.under_way[value] = NOBODY_YET
         reads.failures[value] = reads.failures.get(value, 0) + 1
@@ -103,6 +109,7 @@ def take_response(
         _answer(out, client, value, agent.number, "")
         return []
     reads.failures[value] = reads.failures.get(value, 0) + 1
+    reads.troubles[value] = reason
     if reads.failures[value] > tries:
         del reads.under_way[value]
         _refuse(out, client, value, reason or "no store that has it could be reached")
@@ -139,5 +146,6 @@ def _refuse(out: Outgoing, client: ClientRecord, value: int, reason: str) -> Non
 
 def _answer(out: Outgoing, client: ClientRecord, value: int, agent: int, reason: str) -> None:
     client.reads.failures.pop(value, None)
+    client.reads.troubles.pop(value, None)
     answer = ObjectResponse(u32([client.number]), u64([value]), u8([0 if agent else 1]), agent, reason)
     out.send(client.number, answer)

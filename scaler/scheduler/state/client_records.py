@@ -94,6 +94,8 @@ class ClientReads:
     named: dict[int, set[int]] = field(default_factory=dict)
     #: id of the object -> how often that has failed
     failures: dict[int, int] = field(default_factory=dict)
+    #: id of the object -> why an agent could not have it readable, the last one that said so
+    troubles: dict[int, str] = field(default_factory=dict)
     #: the client can't use the directory of any agent on its host: the standalone store has to do
     uses_standalone: bool = False
     #: when it looked for a store no agent with workers was on its host: it is told when one comes
