@@ -12,12 +12,25 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+import cloudpickle
+
 from scaler.serialize.importable import is_importable
 from scaler.serialize.named_objects import may_be_a_name
 
 #: how `numpy.frompyfunc` ends the names of what it makes
 _MADE_OF_PYTHON = " (vectorized)"
 _READS = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+#: which argument of `CodeType` is the name of the file
+_FILE = 10
+
+
+def reduced_code(code: CodeType) -> Any:
+    """Code with the name of its file, which tracebacks, warnings and `inspect` need.
+
+    `cloudpickle` leaves that out from 3.1.3 on, so that pickles of the same code are the same wherever it stands.
+    """
+    make, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return make, (*arguments[:_FILE], code.co_filename, *arguments[_FILE + 1 :])
 
 
 def add_globals_of_class_bodies(function: FunctionType, reduced: Any) -> None:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from enum import EnumType
 from struct import Struct
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -136,6 +136,7 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     #: of a further try
     names: ScriptNames | None = None
+    dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({CodeType: by_value.reduced_code})
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (FunctionType, type)):

@@ -241,6 +241,21 @@ def test_a_function_of_main_that_dispatches_travels_with_what_is_registered(code
     assert elsewhere(from_main(DISPATCHER + code), expression) == result
 
 
+def test_code_of_main_has_the_name_of_its_file_where_it_goes(monkeypatch):
+    """`cloudpickle` leaves it out from 3.1.3 on."""
+    whole = cloudpickle.Pickler.dispatch_table[types.CodeType]
+
+    def reduced(code):
+        make, arguments = whole(code)
+        return make, tuple("<dynamic-code>" if part == code.co_filename else part for part in arguments)
+
+    monkeypatch.setitem(cloudpickle.Pickler.dispatch_table.maps[0], types.CodeType, reduced)
+    space = {"__name__": "__main__"}
+    exec(compile("def function():\n    return lambda: 1", "script.py", "exec"), space)
+    files = "value.__code__.co_filename, value().__code__.co_filename"
+    assert elsewhere(payload.dumps(space["function"]), files) == "('script.py', 'script.py')"
+
+
 def test_a_class_of_main_comes_back_as_the_very_class():
     code = """
 from scaler.serialize import payload
