@@ -20,6 +20,9 @@ from scaler.serialize import payload
 from scaler.serialize.payload import PROTOCOL, ValuePickler
 from scaler.serialize.script_names import ScriptNames, tried
 
+#: an exception, its cause, its context, and whether the context is not to be shown
+_Link = tuple[BaseException, BaseException | None, BaseException | None, bool]
+
 
 def dumps_exception(error: BaseException) -> bytes | None:
     """Return an exception as bytes that `pickle.loads` makes the same type of again, or None if there is no way."""
@@ -50,6 +53,8 @@ class _ExceptionPickler(ValuePickler):
         super().__init__(file, PROTOCOL)
         #: whether what cannot be pickled is replaced by its repr
         self._tolerant = tolerant
+        #: ids of the exceptions whose links are part of the pickle
+        self._linked: set[int] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, BaseException):
@@ -62,8 +67,23 @@ class _ExceptionPickler(ValuePickler):
             args = tuple(_portable(arg) for arg in args)
             if isinstance(state, dict):
                 state = {name: _portable(value) for name, value in state.items()}
-        links = (error.__cause__, error.__context__, error.__suppress_context__)
-        return make, args, (state, links), None, None, _finish
+        return make, args, (state, self._links_from(error)), None, None, _finish
+
+    def _links_from(self, error: BaseException) -> list[_Link]:
+        """The links of an exception's whole chain, but for those told before.
+
+        Were they told one inside the other, a chain of some hundred would be too deep to pickle: a function that calls
+        itself, and raises another error from each, makes one.
+        """
+        links: list[_Link] = []
+        ahead: list[BaseException | None] = [error]
+        while ahead:
+            each = ahead.pop()
+            if each is not None and id(each) not in self._linked:
+                self._linked.add(id(each))
+                links.append((each, each.__cause__, each.__context__, each.__suppress_context__))
+                ahead += (each.__context__, each.__cause__)
+        return links
 
 
 def _recipe(error: BaseException) -> tuple[Callable[..., Any], tuple[Any, ...], Any]:
@@ -91,13 +111,14 @@ def _without_init(kind: type[BaseException], args: tuple[Any, ...]) -> BaseExcep
     return error
 
 
-def _finish(error: BaseException, state: tuple[Any, tuple[BaseException | None, BaseException | None, bool]]) -> None:
-    """Give a rebuilt exception its attributes and its place in the chain."""
-    own, (cause, context, suppress) = state
+def _finish(error: BaseException, state: tuple[Any, list[_Link]]) -> None:
+    """Give a rebuilt exception its attributes, and each of its chain its place there."""
+    own, links = state
     _apply_state(error, own)
-    error.__cause__ = cause
-    error.__context__ = context
-    error.__suppress_context__ = suppress
+    for each, cause, context, suppress in links:
+        each.__cause__ = cause
+        each.__context__ = context
+        each.__suppress_context__ = suppress
 
 
 def _apply_state(error: BaseException, state: Any) -> None:

@@ -154,6 +154,20 @@ def test_the_context_is_kept():
     assert repr(travelled(raiser).__context__) == "KeyError('first')"
 
 
+@pytest.mark.parametrize("link", ["__cause__", "__context__"])
+def test_a_chain_of_any_length_comes_back_whole(link):
+    """A function that calls itself, and raises another error from each, makes one."""
+    error = None
+    for number in range(2_000):
+        inner, error = error, Garbling(number)
+        setattr(error, link, inner)
+    back, texts = travelled(raising(error)), []
+    while isinstance(back, Garbling):
+        texts.append(str(back))
+        back = getattr(back, link)
+    assert texts == [f"code {number}" for number in reversed(range(2_000))]
+
+
 def test_exceptions_that_cause_each_other_travel():
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
