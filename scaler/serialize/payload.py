@@ -136,7 +136,6 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     #: of a further try
     names: ScriptNames | None = None
-    dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({CodeType: by_value.reduced_code})
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (FunctionType, type)):
@@ -147,6 +146,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
                     return made
         elif isinstance(obj, ModuleType):
             _travel_by_value_if_made_by_hand(obj.__name__)
+        elif isinstance(obj, CodeType):
+            return by_value.reduced_code(obj)
         elif isinstance(obj, LruCache) and not is_importable(obj.__module__):
             wrapped = obj.__wrapped__ if self.names is None else self.names.wrapped_by(obj)
             return _cached, (wrapped, obj.cache_parameters())
