@@ -4,15 +4,28 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from simulator.scripted import FakeAgent, FakeScheduler, spans, task
+from simulator.scripted import FakeAgent, FakeScheduler, result, spans, task
 from support.counting import steps_of
 
 from scaler.agent.core import events as ae
 from scaler.agent.state import ready_rows
 from scaler.agent.state.rows import RowRange
-from scaler.protocol.codes import MOST_SPANS
-from scaler.protocol.messages import DisconnectRequest, Spans, TaskCancel, TaskHold, TaskResult, TaskRunning, u64
+from scaler.protocol.codes import MOST_SPANS, WithdrawalKind
+from scaler.protocol.messages import (
+    BalanceResponse,
+    DisconnectRequest,
+    Spans,
+    TaskCancel,
+    TaskClaim,
+    TaskClaimResponse,
+    TaskHold,
+    TaskResult,
+    TaskRunning,
+    u32,
+    u64,
+)
 from scaler.scheduler.core.events import Received
+from scaler.scheduler.state.asked_rows import AskedRows, Withdrawal
 from scaler.scheduler.state.ready_queues import KEPT, QueueKey
 
 #: batch `i` of a client's, by what there are many of
@@ -128,13 +141,67 @@ def test_queues_that_a_client_has_left_empty_are_gone() -> None:
     assert len(fake.core.state.queues.items()) <= KEPT + 1
 
 
-def test_what_an_agent_answers_about_one_row_costs_little_for_each_other_that_it_was_asked_for() -> None:
-    rows = 400
+#: what an agent says of a row that its client has cancelled, or cancelled and claimed
+ANSWERS: dict[str, Callable[[int, int], Any]] = {
+    "it runs": lambda client, row: spans(TaskRunning, client, (1_000 + row, 0, 1)),
+    "it comes back": lambda client, row: spans(BalanceResponse, client, (1_000 + row, 0, 1)),
+    "a claim is granted": lambda client, row: TaskClaimResponse(spans(Spans, client, (1_000 + row, 0, 1)), Spans()),
+    "a claim is refused": lambda client, row: TaskClaimResponse(Spans(), spans(Spans, client, (1_000 + row, 0, 1))),
+}
+
+
+def steps_for_an_answer(answer: Callable[[int, int], Any], rows: int, *, together: bool) -> int:
+    """Steps for what an agent answers about one of so many rows that it was asked for, of a batch or of one each."""
     fake = FakeScheduler(rows)
     (agent,) = fake.agents
+    client, row = fake.client(), rows // 2
+    batches = [task(1_000, rows)] if together else [task(1_000 + row, 1) for row in range(rows)]
+    fake.say(client, *batches)
+    names = [(1_000, each, each + 1) if together else (1_000 + each, 0, 1) for each in range(0, rows, 2)]
+    fake.say(client, spans(TaskClaim, 0, *names), TaskCancel(spans(Spans, 0, *names)))
+    said = answer(client, row)
+    if together:
+        said = answer(client, 0)
+        for part in (said.granted, said.refused) if isinstance(said, TaskClaimResponse) else (said,):
+            if part:
+                part.spans = u32([row, row + 1])
+    before = len(fake.core.state.agents[agent].withdrawals[client])
+    steps = steps_of(lambda: fake.core.handle([Received(agent, said)], 0.0))
+    assert before - 2 <= len(fake.core.state.agents[agent].withdrawals[client]) < before
+    return steps
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["of a batch", "of batches"])
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_what_an_agent_answers_about_one_row_is_no_matter_of_others_that_it_was_asked_for(
+    answer: str, together: bool
+) -> None:
+    few, many = (steps_for_an_answer(ANSWERS[answer], rows, together=together) for rows in (40, 400))
+    assert many < 1.2 * few
+
+
+def test_what_an_agent_was_asked_for_is_forgotten_with_its_batch() -> None:
+    fake = FakeScheduler(4)
+    (agent,) = fake.agents
     client = fake.client()
-    fake.say(client, task(1_000, rows))
-    fake.say(client, TaskCancel(spans(Spans, 0, *[(1_000, row, row + 1) for row in range(0, rows, 2)])))
-    running = spans(TaskRunning, client, (1_000, 0, 1))
-    assert steps_of(lambda: fake.core.handle([Received(agent, running)], 0.0)) < 200 * rows // 2
-    assert len(fake.core.state.agents[agent].withdrawals[client]) == rows // 2 - 1
+    fake.say(client, task(1_000, 2), task(2_000, 1))
+    fake.say(client, TaskCancel(spans(Spans, 0, (1_000, 0, 2), (2_000, 0, 1))))
+    fake.report(agent, client, result(1_000, 0, 2))
+    assert [each.batch.id for each in fake.core.state.agents[agent].withdrawals[client]] == [2_000]
+    fake.report(agent, client, result(2_000, 0, 1))
+    assert not fake.core.state.agents[agent].withdrawals
+
+
+def test_rows_that_an_agent_was_asked_for_are_asked_for_once_each() -> None:
+    asked = AskedRows()
+    made = scheduler_with(1, MANY["priorities"])[0].core.state
+    batch = next(iter(next(reversed(made.clients.values())).batches.values()))
+    for lo, hi in ((4, 6), (0, 1), (0, 5), (9, 12), (3, 10), (20, 21)):
+        asked.add(Withdrawal(WithdrawalKind.CANCEL, batch, lo, hi))
+    asked.add(Withdrawal(WithdrawalKind.CLAIM, batch, 0, 30))
+    cancels = [(lo, hi) for kind, _, lo, hi in asked if kind is WithdrawalKind.CANCEL]
+    assert sorted(cancels) == [(0, 1), (1, 4), (4, 6), (6, 9), (9, 12), (20, 21)]
+    taken = asked.take(batch.id, [(3, 5)], WithdrawalKind.CANCEL)
+    assert [(lo, hi) for _, _, lo, hi in taken] == [(1, 4), (4, 6)]
+    assert len(asked.take(batch.id, [(0, 40)])) == 5
+    assert not asked

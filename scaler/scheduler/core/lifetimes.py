@@ -174,6 +174,11 @@ def end_batch(state: ClusterState, client: ClientRecord, batch: Batch) -> None:
         return  # it ended with rows that depended on one of its own
     client.batch_ids.remove(batch.id)
     state.roots.end(client, batch)
+    if batch.asked_of is not None:
+        for number in batch.asked_of:
+            if number in state.agents:
+                state.agents[number].end_withdrawals(client.number, batch.id)
+        batch.asked_of = None
     remembered = batch.lineage is not None and batch.lineage.references > 0
     if state.facts.wanted:
         state.facts.tell(BatchEnded(client.number, batch.id, remembered))

@@ -124,7 +124,7 @@ def settle_lost_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, re
     if state.queues:
         unmet.name_stranded(state, out)
     moves = reading.read_by_way_of(state, out, agent, known_to(state, agent), read_tries)
-    return moves + withdrawing.answer_for(state, out, agent, agent.withdrawals)
+    return moves + withdrawing.answer_for_lost(state, out, agent)
 
 
 def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays: bool) -> None:

@@ -448,7 +448,7 @@ class SchedulerCore:
             except ProtocolError as problem:
                 self._lost(agent.number, f"sent {problem}", is_told=True)
             back = [(client.number, span.batch, span.lo, span.hi)]
-            self._answer_withdrawals(agent, (client.number,), back)  # the client has said again what it had cancelled
+            self._answer_withdrawals(agent, back, back)  # the client has said again what it had cancelled
         for number, letter in work.mail:
             self._received(number, letter)
         for message in work.messages[work.first_new :]:
@@ -587,7 +587,9 @@ class SchedulerCore:
         elif not reported_results.forward(self.state, self._out, agent, client, message):
             self._take_results(agent, client, spans_of(message))
         if client.number in agent.withdrawals:
-            self._answer_withdrawals(agent, (client.number,), reported_results.still_to_run(client, spans_of(message)))
+            spans = spans_of(message)
+            rows = [(client.number, span.batch, span.lo, span.hi) for span in spans]
+            self._answer_withdrawals(agent, rows, reported_results.still_to_run(client, spans))
 
     def _take_results(self, agent: AgentRecord, client: ClientRecord, spans: list[SpanResult]) -> None:
         if agent.number not in self.state.agents or client.number not in self.state.clients:
@@ -617,13 +619,13 @@ class SchedulerCore:
         balancing.end_recall(agent, load.outstanding < before)
         if load.is_leaving and load.workers > load.slots:  # the task that it gets rows for does not wait any more
             placement.resize(self.state, agent, load.slots, load.is_full)  # until it says otherwise
-        self._answer_withdrawals(agent, message.clients, message)
+        self._answer_withdrawals(agent, message, message)
 
     def _answer_withdrawals(
-        self, agent: AgentRecord, clients: Iterable[int], back: Iterable[tuple[int, int, int, int]] = ()
+        self, agent: AgentRecord, rows: Iterable[withdrawing.Span], back: Iterable[withdrawing.Span]
     ) -> None:
         if agent.withdrawals:
-            self._run(withdrawing.answer_for(self.state, self._out, agent, clients, back))
+            self._run(withdrawing.answer_for(self.state, self._out, agent, rows, back))
 
     def _object_gone(self, agent: AgentRecord, message: ObjectGone) -> list[Move]:
         return recomputing.lose_copies(self.state, agent.number, list(message), message.with_worker)
@@ -631,7 +633,7 @@ class SchedulerCore:
     def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> None:
         for moves in stored_objects.take_missing(self.state, self._out, agent, message):
             self._run(moves)
-        self._answer_withdrawals(agent, agent.withdrawals, message.rows)
+        self._answer_withdrawals(agent, message.rows, message.rows)
 
     def _object_response(self, agent: AgentRecord, message: ObjectResponse) -> None:
         tries = self._limits.retries_on_loss

@@ -23,7 +23,8 @@ from scaler.protocol.messages import (
 from scaler.scheduler.core import finishing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state.agent_records import AgentRecord, Withdrawal
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.asked_rows import AskedRows, Withdrawal
 from scaler.scheduler.state.batch_records import AGENT, DONE, Batch, attempts_of, lineage_of
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -97,10 +98,14 @@ def _note_asked(
     state: ClusterState, batch: Batch, elsewhere: Elsewhere, questions: dict[int, Spans], kind: WithdrawalKind
 ) -> None:
     for number, spans in elsewhere.items():
+        asked = state.agents[number].withdrawals.setdefault(batch.client, AskedRows())
+        if batch.asked_of is None:
+            batch.asked_of = set()
+        batch.asked_of.add(number)
         for lo, hi in spans:
             if kind is WithdrawalKind.CLAIM:
                 attempts_of(batch).claimed.update(range(lo, hi))
-            state.agents[number].withdrawals.setdefault(batch.client, {})[Withdrawal(kind, batch, lo, hi)] = None
+            asked.add(Withdrawal(kind, batch, lo, hi))
             questions.setdefault(number, Spans()).add(batch.client, batch.id, lo, hi)
 
 
@@ -199,7 +204,7 @@ def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message
         running.add(number, batch_id, lo, hi)
         out.send(number, running)
     _settle(agent, _by_batch(found), WithdrawalKind.CANCEL)
-    return answer_for(state, out, agent, message.clients)
+    return []
 
 
 def take_claim_response(
@@ -225,76 +230,92 @@ def take_claim_response(
     _settle(agent, _by_batch([*message.granted, *message.refused]), WithdrawalKind.CLAIM)
     for client in {**granted, **refused}:
         out.send(client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans())))
-    return moves + answer_for(state, out, agent, [client.number for client in granted])  # it may have cancelled them
+    return moves + answer_for(state, out, agent, message.granted)  # their clients may have cancelled them, too
 
 
 def _settle(agent: AgentRecord, answered: Answered, kind: WithdrawalKind) -> None:
     """An agent has said what becomes of these rows; of others it may still say so, or be lost before."""
-    for client in dict.fromkeys(client for client, _ in answered):
-        left: dict[Withdrawal, None] = {}
-        for asked in agent.withdrawals.pop(client, ()):
-            spans = within(answered.get((client, asked.batch.id), []), asked.lo, asked.hi)
-            if not spans or asked.kind is not kind:
-                left[asked] = None
-                continue
-            left.update(dict.fromkeys(_without(asked, spans)))
-        if left:
-            agent.withdrawals[client] = left
+    for (client, batch_id), spans in answered.items():
+        asked = agent.withdrawals.get(client)
+        if asked is None:
+            continue
+        for question in asked.take(batch_id, spans, kind):
+            for left in _without(question, within(spans, question.lo, question.hi)):
+                asked.add(left)
+        if not asked:
+            del agent.withdrawals[client]
 
 
 def answer_for(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, rows: Iterable[Span], back: Iterable[Span] = ()
+) -> list[Move]:
+    """Of these rows, which an agent has spoken of, those it was asked for may not be there any more.
+
+    What is queued again can be taken here. A claim is answered by the agent in any case, unless it is lost. `back`: the
+    rows that have just come back from it, as (client, batch, lo, hi); they may be with it once more, and it has not
+    heard that it is to cancel those.
+    """
+    came = _by_batch(back)
+    moves: list[Move] = []
+    for (number, batch_id), spans in _by_batch(rows).items():
+        asked = agent.withdrawals.get(number)
+        if asked is None:
+            continue
+        client, questions = state.clients.get(number), asked.take(batch_id, spans)
+        if client is not None:
+            told = came.get((number, batch_id), [])
+            moves += [move for each in questions for move in _answer(state, out, agent, client, each, told)]
+        if not asked:
+            agent.withdrawals.pop(number, None)
+    return moves
+
+
+def answer_for_lost(state: ClusterState, out: Outgoing, agent: AgentRecord) -> list[Move]:
+    """An agent is gone, and answers nothing."""
+    withdrawals, agent.withdrawals = agent.withdrawals, {}
+    return [
+        move
+        for number, asked in withdrawals.items()
+        if number in state.clients
+        for each in asked
+        for move in _answer(state, out, agent, state.clients[number], each, [])
+    ]
+
+
+def _answer(
     state: ClusterState,
     out: Outgoing,
     agent: AgentRecord,
-    clients: Iterable[int],
-    back: Iterable[Span] = (),
+    client: ClientRecord,
+    asked: Withdrawal,
+    back: list[tuple[int, int]],
 ) -> list[Move]:
-    """Rows of clients that an agent was asked for may not be there any more: what is queued again can be taken here.
+    """Ask anew for those of these rows that are not there any more; for the others the question stays open."""
+    kind, batch, lo, hi = asked
+    spans = Spans()
+    if not batch.left:
+        return []
+    if kind is WithdrawalKind.CLAIM:
+        if agent.number in state.agents:
+            _ask_on(agent, asked)
+            return []
+        spans.add(client.number, batch.id, lo, hi)
+        return claim(state, out, client, TaskClaim(spans.clients, spans.batches, spans.spans))
+    told = within(back, lo, hi)
+    for part in _without(asked, told):
+        trimmed = _trimmed(part)
+        if batch.has_in(AGENT + agent.number, trimmed.lo, trimmed.hi):
+            _ask_on(agent, trimmed)
+        else:
+            told.append((trimmed.lo, trimmed.hi))
+    for a, b in told:
+        for c, d in first_runs(batch, a, b):
+            spans.add(client.number, batch.id, c, d)
+    return cancel(state, out, client, TaskCancel(spans, kind is WithdrawalKind.FORCE)) if spans else []
 
-    A claim is answered by the agent in any case, unless it is lost. `back`: the rows that have just come back from it,
-    as (client, batch, lo, hi); they may be with it once more, and it has not heard that it is to cancel those.
-    """
-    came = _by_batch(back)
-    return [move for number in dict.fromkeys(clients) for move in _answer_one(state, out, agent, number, came)]
 
-
-def _answer_one(state: ClusterState, out: Outgoing, agent: AgentRecord, number: int, back: Answered) -> list[Move]:
-    place, lost = AGENT + agent.number, agent.number not in state.agents
-    withdrawals, client = agent.withdrawals.pop(number, None), state.clients.get(number)
-    moves: list[Move] = []
-    if not withdrawals or client is None:
-        return moves
-    left: dict[Withdrawal, None] = {}
-    for asked in withdrawals:
-        kind, batch, lo, hi = asked
-        if not batch.left:
-            continue
-        if hi - lo == 1 and not back and batch.place[lo] == place and not (lost and kind is WithdrawalKind.CLAIM):
-            left[asked] = None  # as nearly all are of many: an agent answers for one after the other
-            continue
-        spans = Spans()
-        if kind is WithdrawalKind.CLAIM:
-            if lost:
-                spans.add(number, batch.id, lo, hi)
-                moves += claim(state, out, client, TaskClaim(spans.clients, spans.batches, spans.spans))
-            else:
-                left[asked] = None
-            continue
-        told = within(back.get((number, batch.id), []), lo, hi)
-        for part in _without(asked, told):
-            trimmed = _trimmed(part)
-            if place in batch.place[trimmed.lo : trimmed.hi]:
-                left[trimmed] = None
-            else:
-                told.append((trimmed.lo, trimmed.hi))
-        for a, b in told:
-            for c, d in first_runs(batch, a, b):
-                spans.add(number, batch.id, c, d)
-        if spans:
-            moves += cancel(state, out, client, TaskCancel(spans, kind is WithdrawalKind.FORCE))
-    if left:
-        agent.withdrawals.setdefault(number, {}).update(left)
-    return moves
+def _ask_on(agent: AgentRecord, asked: Withdrawal) -> None:
+    agent.withdrawals.setdefault(asked.batch.client, AskedRows()).add(asked)
 
 
 def _without(asked: Withdrawal, spans: list[tuple[int, int]]) -> list[Withdrawal]:

@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import NamedTuple
 
 from scaler.common.records import entity, record
-from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import HostReport
+from scaler.scheduler.state.asked_rows import AskedRows
 from scaler.scheduler.state.batch_records import Batch
 
 #: seconds of walltime that are left when a row whose duration is not known may be given to an agent, at least
@@ -105,15 +105,6 @@ class Holdings:
     bandwidth: float = 0.0
 
 
-class Withdrawal(NamedTuple):
-    """Rows that an agent was asked for and has not answered."""
-
-    kind: WithdrawalKind
-    batch: Batch
-    lo: int
-    hi: int
-
-
 @entity
 class AgentRecord:
     """A host's agent as the scheduler sees it."""
@@ -132,8 +123,8 @@ class AgentRecord:
     batches: dict[Batch, None] = field(default_factory=dict)
     #: spans given to it in this step, to be sent at its end; filled by `transitions.py`
     unsent: dict[Batch, list[tuple[int, int]]] = field(default_factory=dict)
-    #: by client, in order: what one has asked for is no matter of the others'
-    withdrawals: dict[int, dict[Withdrawal, None]] = field(default_factory=dict)
+    #: by client, none empty: what one has asked for is no matter of the others'
+    withdrawals: dict[int, AskedRows] = field(default_factory=dict)
     #: numbers of the clients that it may have something of, or has told of; a dict serves as an ordered set
     clients: dict[int, None] = field(default_factory=dict)
     #: number of a client -> how many messages of results have reached it; to be told to the agent
@@ -157,3 +148,11 @@ class AgentRecord:
     def has_time_for(self, duration_us: float | None, now: float) -> bool:
         """A row that takes so long, None if that is not known, can end before the agent does."""
         return self.ends - now >= (LEAST_LEFT if duration_us is None else duration_us / 1e6)
+
+    def end_withdrawals(self, client: int, batch: int) -> None:
+        """All rows of a batch have ended: none of them is asked for any more."""
+        asked = self.withdrawals.get(client)
+        if asked is not None:
+            asked.end_batch(batch)
+            if not asked:
+                del self.withdrawals[client]

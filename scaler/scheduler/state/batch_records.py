@@ -172,6 +172,8 @@ class Batch:
     waiters: dict[int, list[Row]] = field(default_factory=dict)
     #: numbers of the agents that keep how its rows ended until it is over
     kept_at: set[int] = field(default_factory=set)
+    #: numbers of the agents that were asked for rows of it by their client; None: none was
+    asked_of: set[int] | None = None
     #: it was admitted by another scheduler before: its rows may be at agents though they wait for something here
     has_come_back: bool = False
     #: an `Ending` for each row, of those that have not ended `DONE`; None while none failed or was cancelled
@@ -254,6 +256,14 @@ class Batch:
             end = self._end_of_run(lo, stop)
             spans.append((lo, end))
             lo = end
+
+    def has_in(self, place: int, lo: int, hi: int) -> bool:
+        """Some of the rows [lo, hi) are in this place. Looks at them until one is."""
+        try:
+            self.place.index(place, lo, hi)
+        except ValueError:
+            return False
+        return True
 
     def end_as(self, lo: int, hi: int, ending: Ending) -> None:
         """The rows [lo, hi) have ended, and not done; `transitions.py` alone says so."""
