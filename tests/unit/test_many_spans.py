@@ -5,14 +5,16 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from simulator.scripted import FakeScheduler, as_heard, result, spans, task
-from support.counting import calls_of
+from simulator.scripted import FakeAgent, FakeScheduler, as_heard, result, spans, task
+from support.counting import calls_of, steps_of
 
 from scaler.common.spans import SpanQueue
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import MOST_ASKED, MOST_SPANS
 from scaler.protocol.messages import (
     CANCELLED,
+    ERROR,
+    KEEP,
     ClientClear,
     Message,
     ObjectAnnounce,
@@ -21,12 +23,14 @@ from scaler.protocol.messages import (
     TaskCancel,
     TaskClaim,
     TaskHold,
+    TaskResult,
     u8,
     u32,
     u64,
 )
 from scaler.scheduler.core.events import Lost, Received
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED
+from scaler.scheduler.state.validate import validate
 from scaler.transport.framing import LARGE
 from scaler.transport.zeromq_sockets import drain
 
@@ -257,3 +261,52 @@ def test_runs_are_the_rows_that_are_in_one_place_and_neighbours(seed: int) -> No
     assert [place for place, a, b in runs for _ in range(a, b)] == places[lo:hi]
     assert all(before[0] != after[0] and before[2] == after[1] for before, after in itertools.pairwise(runs))
     assert batch.spans_in(DONE, lo, hi) == [(a, b) for place, a, b in runs if place == DONE]
+
+
+# ---- a batch in many places ------------------------------------------------------------------------------------------
+def steps_to_cancel(count: int, flags: int) -> int:
+    """Steps for a batch that is cancelled whole, of which every second row was before."""
+    fake = FakeScheduler()
+    client = fake.client()
+    fake.say(client, task(10, 2 * count, flags=flags))
+    fake.say(client, cancel(count))
+    rest = Received(client, TaskCancel(spans(Spans, 0, (10, 0, 2 * count))))
+    steps = steps_of(lambda: fake.core.handle([rest], 0.0))
+    assert not fake.core.state.clients[client].batches
+    return steps
+
+
+def test_rows_whose_values_are_kept_are_cancelled_at_the_price_of_others() -> None:
+    """Each ended by itself, at four times the price: 32,000 held up everybody for more than a second."""
+    assert steps_to_cancel(400, KEEP) < 1.2 * steps_to_cancel(400, 0)
+
+
+def test_rows_that_need_those_that_are_cancelled_together_fail() -> None:
+    fake = FakeScheduler()
+    client = fake.client()
+    fake.say(client, task(10, 6, flags=KEEP), task(20, 1, dependency_counts=u32([1]), dependencies=u64([14])))
+    fake.cancel(client, (10, 1, 2), (10, 3, 4))
+    assert fake.core.state.clients[client].batches[20].left == 1
+    fake.cancel(client, (10, 0, 6))
+    ends = fake.ends(client)
+    assert [each for each in ends if each[0] == 10] == [(10, lo, lo + 1, CANCELLED) for lo in (1, 3, 0, 2)] + [
+        (10, 4, 6, CANCELLED)
+    ]
+    assert (20, 0, 1, ERROR) in ends
+    assert validate(fake.core.state) == []
+
+
+@pytest.mark.parametrize("asks", [TaskCancel, TaskClaim])
+def test_an_agent_gives_back_a_batch_that_is_in_many_places_in_few_calls(asks: type[Message]) -> None:
+    count = 400
+    agent = FakeAgent(1)
+    agent.give(9, 0, 1)  # what its worker runs
+    agent.give(10, 0, 2 * count)
+    agent.tell(TaskCancel(spans(Spans, agent.CLIENT, *every_second(count))))
+    agent.said.clear()
+    rest = spans(Spans, agent.CLIENT, (10, 0, 2 * count))
+    asked = TaskCancel(rest) if asks is TaskCancel else TaskClaim(rest.clients, rest.batches, rest.spans)
+    assert calls_of(lambda: agent.tell(asked)) < 16 * count
+    (said,) = agent.said[:1]
+    given = said.spans if isinstance(said, TaskResult) else said.granted.spans
+    assert list(zip(given[::2], given[1::2], strict=True)) == [(row, row + 1) for row in range(1, 2 * count, 2)]

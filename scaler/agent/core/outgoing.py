@@ -69,6 +69,15 @@ class Outgoing:
                 builder = self._results[client] = ResultBuilder(client)
             builder.add(part)
 
+    def cancelled(self, client: int, batch: int, spans: list[tuple[int, int]]) -> None:
+        """Tell that spans of a batch are cancelled: what `result` does with each, at less cost."""
+        if self._open is not None:
+            self._close()
+        builder = self._results.get(client)
+        if builder is None:
+            builder = self._results[client] = ResultBuilder(client)
+        builder.add_cancelled(batch, spans)
+
     def drop_results(self, client: int | None = None) -> None:
         """Nobody wants to hear how rows ended: those of a client, or all."""
         if client is None:

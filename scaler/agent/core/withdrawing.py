@@ -17,14 +17,12 @@ from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import IDLE, SILENT, Dispatch, KillKind, WorkerRecord
 from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import (
-    CANCELLED,
     BalanceRequest,
     BalanceResponse,
     Spans,
     TaskClaimResponse,
     TaskRunning,
 )
-from scaler.protocol.results import NO_SIZES, SpanResult
 from scaler.store.layout import Key
 
 #: seconds for which a worker's answer is waited for before it is looked at from outside
@@ -40,10 +38,10 @@ def withdraw(state: HostState, out: Outgoing, spans: Spans, what: WithdrawalKind
         for dispatch in worker.dispatches.values():
             dispatched.setdefault(dispatch.origin.key, []).append((worker, dispatch))
     for client, batch, lo, hi in spans:
-        found = 0
-        for a, b in staging.remove_rows(state, out, client, batch, lo, hi):
-            _tell_withdrawn(out, what, client, batch, a, b)
-            found += b - a
+        taken = staging.remove_rows(state, out, client, batch, lo, hi)
+        if taken:
+            _tell_withdrawn(out, what, client, batch, taken)
+        found = sum(b - a for a, b in taken)
         if found == hi - lo:
             continue
         for worker, dispatch in dispatched.get((client, batch), ()):
@@ -106,13 +104,15 @@ def take_look(state: HostState, out: Outgoing, event: Looked) -> None:
         worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
 
 
-def _tell_withdrawn(out: Outgoing, what: WithdrawalKind, client: int, batch: int, lo: int, hi: int) -> None:
-    if what is WithdrawalKind.CLAIM:
-        granted = Spans()
+def _tell_withdrawn(out: Outgoing, what: WithdrawalKind, client: int, batch: int, spans: list[tuple[int, int]]) -> None:
+    if what is not WithdrawalKind.CLAIM:
+        out.cancelled(client, batch, spans)
+        return
+    granted = Spans()
+    for lo, hi in spans:
         granted.add(client, batch, lo, hi)
-        out.say(TaskClaimResponse(granted, Spans()))
-    else:
-        out.result(client, SpanResult(batch, lo, hi, CANCELLED, 0, 0, NO_SIZES, b""))
+    for part in granted.parts():
+        out.say(TaskClaimResponse(part, Spans()))
 
 
 # ---- what becomes of rows that workers have --------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def take_returned(state: HostState, out: Outgoing, origin: RowRange, lo: int, hi
         if what is None:
             staging.admit(state, out, origin, row, row + 1, front=True)
         else:
-            _tell_withdrawn(out, what, client, batch, row, row + 1)
+            _tell_withdrawn(out, what, client, batch, [(row, row + 1)])
 
 
 def take_ended(state: HostState, out: Outgoing, client: int, batch: int, lo: int, hi: int) -> None:

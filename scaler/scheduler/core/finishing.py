@@ -86,14 +86,15 @@ def fail(state: ClusterState, out: Outgoing, move: Fail) -> list[Move]:
 def cancel(state: ClusterState, out: Outgoing, batch: Batch, spans: list[tuple[int, int]]) -> list[Move]:
     """Rows that no agent has end as cancelled; these spans ascend, each is all in one place and not done.
 
-    They may be many, of one row each. Those of a batch whose rows concern no others end all together.
+    They may be many, of one row each. Those of a batch whose rows are alike to the others end all together.
     """
     if len(spans) > 1 and _is_plain(batch):
         transitions.end_queued(state, batch, spans, Cause.CANCELLED)
         out.cancelled(batch.client, batch.id, spans)
+        failures = _fail_dependents(state.clients[batch.client], batch, spans)
         if not batch.left:
             lifetimes.end_batch(state, state.clients[batch.client], batch)
-        return []
+        return failures
     moves: list[Move] = []
     for lo, hi in spans:
         moves += finish(state, out, batch, SpanResult(batch.id, lo, hi, CANCELLED, 0, 0, NO_SIZES, b""), None)
@@ -101,11 +102,22 @@ def cancel(state: ClusterState, out: Outgoing, batch: Batch, spans: list[tuple[i
 
 
 def _is_plain(batch: Batch) -> bool:
-    """Its rows need nothing and never waited, nobody needs them, none runs again, and its client wants all results."""
+    """Its rows need nothing and never waited, none runs again, and its client wants all results."""
     return not (
-        batch.has_come_back or batch.keeps or batch.waiters or batch.task.wanted or batch.needs is not None
-        or batch.missing is not None or batch.lineage is not None
+        batch.has_come_back or batch.task.wanted or batch.needs is not None or batch.missing is not None
+        or batch.lineage is not None
     )  # fmt: skip
+
+
+def _fail_dependents(client: ClientRecord, batch: Batch, spans: list[tuple[int, int]]) -> list[Move]:
+    """The rows that fail since these, which they need, were cancelled."""
+    if not (batch.waiters or batch.task.uses or client.values.remaking):
+        return []
+    record = dependency_cancelled(batch.function.name).encode()
+    return [
+        move for lo, hi in spans for row in range(lo, hi)
+        for move in dependencies.fail_dependents(client, batch, row, record)
+    ]  # fmt: skip
 
 
 def hand_over(state: ClusterState, batch: Batch, lo: int, hi: int) -> list[Move]:
