@@ -14,6 +14,7 @@ from scaler.protocol.codes import MOST_SPANS, WithdrawalKind
 from scaler.protocol.messages import (
     BalanceResponse,
     DisconnectRequest,
+    Message,
     Spans,
     TaskCancel,
     TaskClaim,
@@ -26,6 +27,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.core.events import Received
 from scaler.scheduler.state.asked_rows import AskedRows, Withdrawal
+from scaler.scheduler.state.function_records import MOST_TALLIES
 from scaler.scheduler.state.ready_queues import KEPT, QueueKey
 
 #: batch `i` of a client's, by what there are many of
@@ -70,6 +72,48 @@ def steps_to_hold(batches: int) -> int:
 
 def test_rows_are_held_and_let_go_at_the_price_of_their_queues() -> None:
     assert steps_to_hold(400) < 1.2 * steps_to_hold(40)
+
+
+def steps_of_another(count: int, *said: Message) -> int:
+    """Steps for what a client without rows says, beside another one's rows of so many priorities."""
+    fake, _ = scheduler_with(count, MANY["priorities"])
+    client = fake.client()
+    return steps_of(lambda: [fake.core.handle([Received(client, message)], 0.0) for message in said])
+
+
+@pytest.mark.parametrize(
+    "said", [(spans(TaskHold, 0, (1_000, 0, 1)), TaskHold()), (DisconnectRequest(),)], ids=["holds", "leaves"]
+)
+def test_who_holds_its_rows_or_leaves_looks_at_no_queues_of_others(said: tuple[Message, ...]) -> None:
+    assert steps_of_another(400, *said) < 1.2 * steps_of_another(40, *said)
+
+
+def test_queues_are_known_to_have_rows_of_a_client_as_long_as_they_are_there() -> None:
+    fake, client = scheduler_with(100, lambda i: {"priority": i, "capabilities": ("c",) * (i % 2)})
+    queues = fake.core.state.queues
+    fake.say(client, spans(TaskHold, 0, (1_000, 0, 1)))
+    assert client not in queues._keys
+    fake.say(client, TaskHold())
+    assert len(queues._keys[client]) > 90, "some rows are at the agents"
+    fake.say(client, *[TaskCancel(spans(Spans, 0, (1_000 + i, 0, 1))) for i in range(100)])
+    assert len(queues._keys[client]) <= KEPT + 1
+    fake.say(client, DisconnectRequest())
+    assert client not in queues._keys
+    assert not any(client in clients for clients in queues._clients.values())
+
+
+def steps_for_demands(batches: int) -> int:
+    """Steps for functions that each ask for one thing more than is told apart, beside so many batches."""
+    fake, client = scheduler_with(batches, lambda i: {"name": "other"})
+    said = [
+        task(9_000 + i, 1, name=f"f{i // (MOST_TALLIES + 1)}", capabilities=(f"c{i % (MOST_TALLIES + 1)}",))
+        for i in range(4 * (MOST_TALLIES + 1))
+    ]
+    return steps_of(lambda: [fake.core.handle([Received(client, message)], 0.0) for message in said])
+
+
+def test_one_demand_more_of_a_function_costs_the_same_beside_many_batches() -> None:
+    assert steps_for_demands(2_000) < 1.05 * steps_for_demands(40)
 
 
 def steps_for_an_agent(count: int, options: Callable[[int], dict[str, Any]]) -> int:

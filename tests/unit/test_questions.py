@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from simulator.scripted import FakeScheduler, graph, hello, result, spans, task
+from support.counting import calls_of
 
 from scaler.errors import UnknownTask
 from scaler.monitor.questions import parse_task
@@ -82,6 +83,32 @@ def test_rows_are_found_by_state_function_and_client(fake: FakeScheduler) -> Non
     assert [line["task"] for line in ask(fake, "tasks", state="queued")[1]] == [f"{other}:10"]
     assert [line["task"] for line in ask(fake, "tasks", name="g")[1]] == [f"{client}:30"]
     assert [line["task"] for line in ask(fake, "tasks", client=other)[1]] == [f"{other}:10"]
+
+
+@pytest.mark.parametrize("asked", [{"name": "nobody"}, {"state": "waiting"}, {"client": 7}], ids=str)
+def test_a_page_looks_at_few_batches_though_none_is_what_was_asked_for(asked: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(task_pages, "LOOKED_AT", 20)
+    fake = FakeScheduler()
+    client = fake.client()
+    fake.say(client, *[task(100 + n, 1) for n in range(400)])
+    question = Query(1, "tasks", limit=10, **asked)
+    assert calls_of(lambda: task_pages.page(fake.core.state, question)) < 400
+    pages = 1
+    while (page := task_pages.page(fake.core.state, question)).next_client:
+        assert not page.lines
+        question.from_client, question.from_row = page.next_client, page.next_row
+        pages += 1
+    assert pages == (1 if "client" in asked else 21)
+
+
+@pytest.mark.parametrize("state", ["queued", "cancelled"])
+def test_a_page_of_a_batch_in_many_places_looks_at_few_of_them(state: str) -> None:
+    fake = FakeScheduler()
+    client = fake.client()
+    fake.say(client, task(10, 4_000))
+    fake.cancel(client, *[(10, row, row + 1) for row in range(0, 4_000, 2)])
+    question = Query(1, "tasks", limit=10, state=state)
+    assert calls_of(lambda: task_pages.page(fake.core.state, question)) < 400
 
 
 # ---- why -------------------------------------------------------------------------------------------------------------

@@ -143,9 +143,9 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
     tally = function.tallies.get(demand)
     if tally is None:
         if len(function.tallies) >= function.most_tallies:
-            batches = [*client.batches.values(), *client.remembered.values()]
-            function.forget_tallies({batch.tally for batch in batches}, len(batches))
+            function.forget_tallies()
         tally = function.tallies[demand] = Tally()
+    tally.batches += 1
     share, nesting, urgency = task.share_of(client.number), task.nesting, task.urgency
     is_shared = state.roots.have_others(share)
     batch = Batch(

@@ -203,6 +203,7 @@ def unreference_batch(state: ClusterState, client: ClientRecord, batch: Batch) -
 def _forget(state: ClusterState, client: ClientRecord, batch: Batch) -> list[Batch]:
     """Let go of what a batch needed; the batches that it does not need remembered any more."""
     task, values = batch.task, client.values
+    batch.tally.batches -= 1
     unreference(state, client, task.function)
     if task.arguments:
         unreference(state, client, task.arguments)

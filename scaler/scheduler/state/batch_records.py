@@ -246,15 +246,18 @@ class Batch:
 
     def spans_in(self, place: int, lo: int = 0, hi: int | None = None) -> list[tuple[int, int]]:
         """The rows of [lo, hi), of all if not given, that are in this place, as spans."""
-        spans: list[tuple[int, int]] = []
+        return [*self.each_in(place, lo, hi)]
+
+    def each_in(self, place: int, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, int]]:
+        """The same, one by one: no row may move meanwhile."""
         column, stop = self.place, self.rows if hi is None else hi
         while True:
             try:
                 lo = column.index(place, lo, stop)
             except ValueError:
-                return spans
+                return
             end = self._end_of_run(lo, stop)
-            spans.append((lo, end))
+            yield lo, end
             lo = end
 
     def has_in(self, place: int, lo: int, hi: int) -> bool:
@@ -280,7 +283,7 @@ class Batch:
 
     def ended_as(self, ending: Ending, lo: int) -> Iterator[tuple[int, int]]:
         """The rows from `lo` on that ended in this way, as spans."""
-        for a, b in self.spans_in(DONE, lo):
+        for a, b in self.each_in(DONE, lo):
             if self.endings is not None:
                 yield from (run.span() for run in _RUNS_OF[ending].finditer(self.endings, a, b))
             elif ending == Ending.DONE:

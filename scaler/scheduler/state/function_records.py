@@ -31,6 +31,8 @@ class Tally:
     queued: int = 0
     #: rows that agents have
     at_agents: int = 0
+    #: batches of such rows that are known, those that are remembered among them; the tally goes when there are none
+    batches: int = 0
 
 
 @entity
@@ -90,11 +92,11 @@ class FunctionRecord:
         self.steady_us += (rows / seen if rows < seen else 1.0) * (each - self.steady_us)
         return each
 
-    def forget_tallies(self, needed: Container[Tally], batches: int) -> None:
-        """Tell no more apart the kinds of rows that there are none of; `needed` are those of so many batches."""
-        self.tallies = {demand: tally for demand, tally in self.tallies.items() if tally in needed}
+    def forget_tallies(self) -> None:
+        """Tell no more apart the kinds of rows that there are none of."""
+        self.tallies = {demand: tally for demand, tally in self.tallies.items() if tally.batches}
         self.unmet.intersection_update(self.tallies)
-        self.most_tallies = max(MOST_TALLIES, 2 * len(self.tallies), batches // MOST_TALLIES)
+        self.most_tallies = max(MOST_TALLIES, 2 * len(self.tallies))
 
     def take_in(self, other: "FunctionRecord") -> None:
         """Count the rows of another one, all of which have ended, too."""

@@ -29,7 +29,7 @@ class ReadyQueues:
     A client may have a queue for each of its rows: none is looked for among all.
     """
 
-    __slots__ = ("_aside", "_held", "_number", "_order", "_queues", "_turns", "_unmet")
+    __slots__ = ("_aside", "_clients", "_held", "_keys", "_number", "_order", "_queues", "_turns", "_unmet")
 
     def __init__(self) -> None:
         self._queues: dict[QueueKey, SpanQueue[Batch]] = {}
@@ -45,6 +45,9 @@ class ReadyQueues:
         self._held: dict[int, dict[QueueClass, SpanQueue[Batch]]] = {}
         #: queues for what no agent has, with rows; none of them is in `_queues`
         self._unmet: dict[QueueKey, SpanQueue[Batch]] = {}
+        #: client -> the queues that have or had rows of it, held ones apart; and queue -> those clients; nothing empty
+        self._keys: dict[int, dict[QueueKey, None]] = {}
+        self._clients: dict[QueueKey, set[int]] = {}
 
     def __bool__(self) -> bool:
         """There are rows that agents may be given."""
@@ -83,7 +86,36 @@ class ReadyQueues:
         key = batch.queue_class
         if self._held and batch.client in self._held:
             return self._held[batch.client].setdefault(key, SpanQueue())
+        self._note(batch.client, key)
         return self._queues.get(key) or self._new(key)
+
+    def _note(self, client: int, key: QueueKey) -> None:
+        """A queue gets rows of a client."""
+        keys = self._keys.get(client)
+        if keys is None:
+            keys = self._keys[client] = {}
+        if key not in keys:
+            keys[key] = None
+            self._clients.setdefault(key, set()).add(client)
+
+    def _of_client(self, client: int) -> list[tuple[QueueKey, SpanQueue[Batch]]]:
+        """The queues that have rows of a client, which is about to have none there."""
+        found = []
+        for key in self._keys.pop(client, ()):
+            self._clients[key].discard(client)
+            if not self._clients[key]:
+                del self._clients[key]
+            queue = self._unmet[key] if key in self._unmet else self._queues[key]
+            if queue.has(client):
+                found.append((key, queue))
+        return found
+
+    def _forget_queue(self, key: QueueKey) -> None:
+        """A queue is gone, with no rows."""
+        for client in self._clients.pop(key, ()):
+            del self._keys[client][key]
+            if not self._keys[client]:
+                del self._keys[client]
 
     def _new(self, key: QueueKey) -> SpanQueue[Batch]:
         return self._unmet[key] if key in self._unmet else self._take_in(key, SpanQueue())
@@ -144,6 +176,7 @@ class ReadyQueues:
         if queue is None:
             queue = self._new(aside)
             self._aside.setdefault(batch.queue_class, {})[aside] = None
+        self._note(batch.client, aside)
         queue.append(batch, lo, hi)
 
     def drop_client(self, client: int) -> None:
@@ -152,31 +185,30 @@ class ReadyQueues:
             for queue in self._held[client].values():
                 queue.drop_client(client)
             return
-        for key, queue in [*self._queues.items(), *self._unmet.items()]:
-            if queue.has(client):
-                queue.drop_client(client)
-                self._forget_empty((key[0], key[1]))
+        for key, queue in self._of_client(client):
+            queue.drop_client(client)
+            self._forget_empty((key[0], key[1]))
 
     def hold(self, client: int) -> None:
         """No agent is given rows of a client until `release`."""
         held: dict[QueueClass, SpanQueue[Batch]] = {}
-        for key, queue in [*self._queues.items(), *self._unmet.items()]:
-            if queue.has(client):
-                queue_class = key[0], key[1]
-                held.setdefault(queue_class, SpanQueue()).take_over(queue, client)
-                self._forget_empty(queue_class)
+        for key, queue in self._of_client(client):
+            queue_class = key[0], key[1]
+            held.setdefault(queue_class, SpanQueue()).take_over(queue, client)
+            self._forget_empty(queue_class)
         self._held[client] = held
 
     def release(self, client: int) -> None:
         """Rows of a client have their turn again, if it was held."""
         for key, queue in self._held.pop(client, {}).items():
             if queue.rows:
+                self._note(client, key)
                 (self._queues.get(key) or self._new(key)).take_over(queue, client)
 
     def leave_out(self, key: QueueKey) -> None:
         """No agent has what the rows of a class ask for: they have no turn until `bring_back`."""
         self._unmet[key] = self._queues[key]
-        self._drop(key)
+        self._leave_out_of_turns(key)
 
     def bring_back(self, capabilities: frozenset[str], slots: int) -> None:
         """Rows that ask for no more than this, those of one slot in any case, have their turn again."""
@@ -193,6 +225,7 @@ class ReadyQueues:
         """Rows of a class were taken out: of its queues those go that have none."""
         if key in self._unmet and not self._unmet[key].rows:
             del self._unmet[key]
+            self._forget_queue(key)
         if len(self._queues) > KEPT:
             for one in (key, *self._aside.get(key, ())):
                 self._drop_if_empty(one)
@@ -237,6 +270,10 @@ class ReadyQueues:
         return turns[at] if at < len(turns) else None
 
     def _drop(self, key: QueueKey) -> None:
+        self._leave_out_of_turns(key)
+        self._forget_queue(key)
+
+    def _leave_out_of_turns(self, key: QueueKey) -> None:
         del self._queues[key]
         self._take_turn(key)
         if len(key) > 2:

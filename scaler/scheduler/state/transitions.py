@@ -252,7 +252,7 @@ def forget_client(state: ClusterState, client: ClientRecord) -> None:
     for function in client.functions.values():
         function.cancelled += function.outstanding
         for tally in function.tallies.values():
-            tally.queued = 0
+            tally.queued = tally.batches = 0
     if state.facts.wanted:
         state.facts.tell(ClientCleared(client.number))
 

@@ -96,8 +96,11 @@ def quick(state: ClusterState) -> Iterator[Finding]:
 
 
 def _tallies(client: ClientRecord) -> Iterator[Finding]:
+    known = Counter(id(batch.tally) for batch in (*client.batches.values(), *client.remembered.values()))
     for function in client.functions.values():
         for demand, tally in function.tallies.items():
+            if tally.batches != known[id(tally)]:
+                yield Finding(f"{function.name} counts {tally.batches} batches, there are {known[id(tally)]}: {demand}")
             if tally.queued < 0 or tally.at_agents < 0:
                 yield Finding(f"{function.name} counts {tally.queued} queued and {tally.at_agents} at agents: {demand}")
 

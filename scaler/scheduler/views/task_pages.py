@@ -7,17 +7,17 @@ is there all the time is seen once.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scaler.protocol.messages import Query
+from scaler.protocol.messages import MOST_IDS, Query
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, Ending
 from scaler.scheduler.state.cluster import ClusterState
 
 #: of the lines
 SCHEMA = 1
-#: rows that are looked at for one page, at most: a page may have fewer rows than it could, or none, and not be the last
+#: rows, spans of them, and batches without any of these rows that are looked at for one page, at most: it may have
+#: fewer rows than it could, or none, and not be the last
 LOOKED_AT = 20_000
 _PLACES = {"waiting": WAITING, "queued": QUEUED}
 _ENDINGS = {ending.name.lower(): ending for ending in Ending}
@@ -37,33 +37,35 @@ def page(state: ClusterState, query: Query) -> Page:
     looks = LOOKED_AT
     for number in sorted(n for n in state.clients if n >= query.from_client and query.client in (0, n)):
         first = query.from_row if number == query.from_client else 0
-        batches = state.clients[number].batches
-        ids = sorted(batches)
-        at = bisect_left(ids, first)
-        if at and first < ids[at - 1] + batches[ids[at - 1]].rows:
-            at -= 1
-        for batch_id in ids[at:]:
-            batch = batches[batch_id]
+        client = state.clients[number]
+        before = client.batch_ids.below(first)
+        if before is not None and first < before + client.batches[before].rows:
+            first_batch = before
+        else:
+            first_batch = first
+        for batch_id in client.batch_ids.between(first_batch, MOST_IDS):
+            batch = client.batches[batch_id]
             lo = max(0, first - batch_id)
-            if lo >= batch.rows or query.name not in ("", batch.function.name):
-                continue
-            head = _head(batch)
-            for a, b in _spans(batch, query.state, lo):
-                end = min(b, a + min(looks, query.limit - len(lines)))
-                lines += _lines(state, batch, head, a, end)
-                looks -= end - a
-                if end < b or len(lines) >= query.limit:
-                    return Page(lines, number, batch_id + end)
+            if lo < batch.rows and query.name in ("", batch.function.name):
+                head = ""
+                for a, b in _spans(batch, query.state, lo):
+                    head = head or _head(batch)
+                    end = min(b, a + min(looks, query.limit - len(lines)))
+                    lines += _lines(state, batch, head, a, end)
+                    looks -= end - a
+                    if end < b or len(lines) >= query.limit:
+                        return Page(lines, number, batch_id + end)
             looks -= 1
             if looks <= 0:
                 return Page(lines, number, batch_id + batch.rows)
+        looks -= 1
     return Page(lines, 0, 0)
 
 
 def _spans(batch: Batch, state: str, lo: int) -> Iterator[tuple[int, int]]:
     """Rows in this state from `lo`, in spans of one place, and of rows that ended in one way."""
     if state in _PLACES:
-        yield from batch.spans_in(_PLACES[state], lo)
+        yield from batch.each_in(_PLACES[state], lo)
         return
     if state in _ENDINGS:
         yield from batch.ended_as(_ENDINGS[state], lo)
