@@ -1,8 +1,10 @@
 """A batch is as long as its message: nobody takes the scheduler's memory with a number alone."""
 
+import tracemalloc
+
 import pytest
 from simulator.checks import check_scheduler
-from simulator.scripted import FakeScheduler, graph, spans, task
+from simulator.scripted import FakeScheduler, as_heard, graph, spans, task
 from simulator.world import World
 
 from scaler.protocol.messages import (
@@ -125,3 +127,18 @@ def test_what_clients_make_is_as_long_as_it_has_to_be() -> None:
     client = fake.client()
     fake.say(client, task(10, 4), task(20, 4, TOGETHER), graph(30, [[], [0], [1]], [2]))
     assert fake.core.state.clients[client].outstanding == 11
+
+
+def test_an_object_that_no_agent_has_takes_little_more_than_its_record() -> None:
+    """Each had an empty set of its own for those that have it: half of what a client made the scheduler keep."""
+    fake, count = FakeScheduler(1), 1_000
+    client = fake.client()
+    said = as_heard(ObjectAnnounce(u64(range(1_000, 1_000 + count)), u8([INLINE]) * count, [b"x"] * count))
+    tracemalloc.start()
+    try:
+        fake.core.handle([ev.Received(client, said)], 0.0)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(fake.core.state.clients[client].values.objects) == count + 1
+    assert kept < 300 * count

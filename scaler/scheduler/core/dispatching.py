@@ -94,7 +94,7 @@ def _lend(agent: AgentRecord, client: ClientRecord, task: Task, object_id: int, 
         return
     item = client.values.objects[object_id]
     agent.holdings.keys.add(key)
-    item.holders.add(agent.number)
+    item.give_to(agent.number)
     if item.is_stored:
         stored[object_id] = None
         return

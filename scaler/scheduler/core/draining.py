@@ -217,7 +217,7 @@ def _copy_some(state: ClusterState, out: Outgoing, departure: Departure) -> None
         takers[target] = takers.pop(target)
         departure.moving[key] = target.number
         target.holdings.keys.add(key)
-        item.holders.add(target.number)
+        item.give_to(target.number)
         out.meet(client, target)
         out.introduce(state, target, item.copies)
         holders = u32(sorted(item.copies))

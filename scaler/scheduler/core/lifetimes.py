@@ -34,7 +34,7 @@ def add_copy(state: ClusterState, client: ClientRecord, agent: AgentRecord, obje
     """An agent's store has an object."""
     client.values.has_stored = True
     item.copies |= {agent.number}
-    item.holders.add(agent.number)
+    item.give_to(agent.number)
     agent.holdings.keys.add((client.number, object_id))
     client.values.lost.discard(object_id)
     if state.facts.wanted:
@@ -67,8 +67,7 @@ def make_inline(state: ClusterState, client: ClientRecord, object_id: int, item:
         agent = state.agents.get(number)
         if agent is not None:
             release_at(state, agent, client.number, object_id, item.size)
-    item.payload, item.size, item.copies = payload, 0, NOBODY
-    item.holders.clear()
+    item.payload, item.size, item.copies, item.holders = payload, 0, NOBODY, NOBODY
     client.values.lost.discard(object_id)
     if item.source is not None:
         batch, _ = item.source

@@ -52,7 +52,7 @@ def read(state: ClusterState, out: Outgoing, client: ClientRecord, value: int, t
     key = (client.number, value)
     if key not in target.holdings.keys:
         target.holdings.keys.add(key)
-        item.holders.add(target.number)
+        item.give_to(target.number)
     out.introduce(state, target, item.copies)
     named = set(item.copies) - {target.number}
     reads.named[value] = named

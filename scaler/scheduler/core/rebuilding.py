@@ -254,7 +254,7 @@ class Rebuilding:
                 elif size:
                     lifetimes.add_copy(self._state, self._client, agent, object_id, item)
                 else:
-                    item.holders.add(agent.number)
+                    item.give_to(agent.number)
                     agent.holdings.keys.add((self._client.number, object_id))
 
     def release_rest(self) -> None:

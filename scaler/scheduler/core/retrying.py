@@ -66,7 +66,7 @@ def lose_agent(
         client = state.clients.get(client_number)
         item = client.values.objects.get(object_id) if client is not None else None
         if item is not None:
-            item.holders.discard(agent.number)
+            item.holders -= {agent.number}
     for batch in agent.batches:
         for lo, hi in batch.spans_in(AGENT + agent.number):
             lost = _lost_too_often(batch, lo, hi, retries_on_loss, is_announced)

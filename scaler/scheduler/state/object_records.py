@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from scaler.common.records import record
 from scaler.protocol.messages import Frame
 from scaler.scheduler.state.batch_records import Batch
@@ -26,7 +24,7 @@ class ObjectRecord:
     #: of a list object: ids of the rows whose values are elements of it
     elements: list[int] | None = None
     #: numbers of the agents that were given it or are about to fetch it: they are told when nobody needs it
-    holders: set[int] = field(default_factory=set)
+    holders: set[int] | frozenset[int] = NOBODY
     #: bytes of a stored object; 0 if it is in `payload`
     size: int = 0
     #: numbers of the agents whose stores have it, if it is stored; none: it is lost until it is made again
@@ -35,6 +33,13 @@ class ObjectRecord:
     ended_with_worker: bool = False
     #: the batch and row that made it; None if a client did
     source: tuple[Batch, int] | None = None
+
+    def give_to(self, agent: int) -> None:
+        """The agent of this number holds it, too. Most objects have no holders, and no set for them."""
+        if not self.holders:
+            self.holders = {agent}
+        else:
+            self.holders |= {agent}
 
     @property
     def is_needed(self) -> bool:
