@@ -15,14 +15,9 @@ from scaler.protocol.codes import MAX_NUMBER, Role
 from scaler.protocol.compatibility import Compatibility
 from scaler.protocol.messages import (
     Ack,
-    HeartbeatEcho,
     Hello,
     Message,
-    ObjectResponse,
     Refused,
-    StoreOffers,
-    TaskClaimResponse,
-    TaskHold,
     Welcome,
 )
 
@@ -106,10 +101,8 @@ _NOWHERE = -1
 #: bytes of messages that a client may leave unread, and the part of them at which they are few again
 UNREAD_BYTES = 64 << 20
 _FEW = 0.5
-#: bytes of answers that a peer may ask for while it leaves that much unread; at a heartbeat a second they take a day
-ANSWERED_BYTES = 64 << 20
-#: what answers a peer at once, however often it asks
-_ANSWERS = frozenset({HeartbeatEcho, ObjectResponse, StoreOffers, TaskClaimResponse, TaskHold})
+#: bytes of answers that a peer may ask for and leave unread; at a heartbeat a second they take four hours
+ANSWERED_BYTES = 8 << 20
 #: part of what waits to be sent to a peer that it has not acknowledged, at least; sizes of messages are estimates
 _BELIEVED = 0.5
 
@@ -151,8 +144,8 @@ class _Session:
     channel: Channel = field(default_factory=Channel)
     #: it has left too much unread
     lags: bool = False
-    #: bytes of answers that it has got since, while it went on asking
-    answered: int = 0
+    #: it asks on, and leaves too many answers unread: the core was told
+    is_over: bool = False
 
 
 class Acceptor:
@@ -287,13 +280,12 @@ class Acceptor:
         channel = session.channel
         seq, ack = channel.stamp(message)
         outgoing = Outgoing(session.connection, seq, ack, message)
-        if channel.unread > self._terms.unread:
-            if not session.lags and session.role == Role.CLIENT:
-                self._tell_unread(session)
-            if type(message) in _ANSWERS:
-                self._note_answered(session, message.weight)
-        elif session.answered:
-            session.answered = 0
+        if channel.unread > self._terms.unread and not session.lags and session.role == Role.CLIENT:
+            self._tell_unread(session)
+        if channel.answers > ANSWERED_BYTES and not session.is_over:
+            session.is_over = True
+            words = f"asks on, and leaves {channel.answers / 1e6:,.0f} MB of answers unread"
+            self.unread.append(Lost(session.number, words))
         return outgoing
 
     def replace(self, outgoing: Outgoing, message: Message) -> Outgoing:
@@ -350,14 +342,6 @@ class Acceptor:
         unread = session.channel.unread
         session.lags = unread > self._terms.unread * (_FEW if session.lags else 1)
         self.unread.append(Unread(session.number, unread if session.lags else 0, session.channel.oldest))
-
-    def _note_answered(self, session: _Session, weight: int) -> None:
-        """A peer that has much to read is answered: who asks on, and reads none of it, has nothing to say."""
-        before, session.answered = session.answered, session.answered + weight
-        if before <= ANSWERED_BYTES < session.answered:
-            self.unread.append(
-                Lost(session.number, f"asks on, and leaves {session.channel.unread / 1e6:,.0f} MB unread")
-            )
 
     def _refuse(self, connection: int, reason: str, last: bool = False, elsewhere: bool = False) -> None:
         self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason, elsewhere), last))

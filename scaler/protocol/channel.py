@@ -37,7 +37,7 @@ class FalseAck(Exception):
 class Channel:
     """One side of a session."""
 
-    __slots__ = ("_acked", "_next", "_unacked", "_unacked_bytes", "received", "unread")
+    __slots__ = ("_acked", "_next", "_unacked", "_unacked_bytes", "answers", "received", "unread")
 
     def __init__(self) -> None:
         #: seq of the next message sent
@@ -46,6 +46,8 @@ class Channel:
         self._unacked: deque[tuple[int, Message, int]] = deque()
         #: bytes of those: what the other side has not said that it has read
         self.unread = 0
+        #: of those the bytes of answers that it has asked for
+        self.answers = 0
         #: the highest seq received; all before it were received too
         self.received = 0
         #: the highest `received` told to the other side
@@ -80,6 +82,8 @@ class Channel:
         weight = message.weight
         self._unacked.append((seq, message, weight))
         self.unread += weight
+        if message.is_answer:
+            self.answers += weight
         self._acked, self._unacked_bytes = self.received, 0
         return seq, self.received
 
@@ -115,7 +119,10 @@ class Channel:
         self.check_ack(ack)
         unacked = self._unacked
         while unacked and unacked[0][0] <= ack:
-            self.unread -= unacked.popleft()[2]
+            _, message, size = unacked.popleft()
+            self.unread -= size
+            if message.is_answer:
+                self.answers -= size
         if seq == 0:
             return True
         if seq <= self.received:

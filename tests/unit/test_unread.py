@@ -4,14 +4,26 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulator.scripted import FakeScheduler, hello, task
+from simulator.scripted import FakeScheduler, as_heard, hello, task
 
 from scaler.protocol import acceptor
 from scaler.protocol.acceptor import Acceptor, Lost, Terms
 from scaler.protocol.channel import ACK_BYTES, Channel, Envelope
 from scaler.protocol.codes import Stream
-from scaler.protocol.messages import Ack, Heartbeat, HeartbeatEcho, Task, TaskOutput, TaskResult
+from scaler.protocol.messages import (
+    Ack,
+    Heartbeat,
+    HeartbeatEcho,
+    ObjectRequest,
+    ObjectResponse,
+    Task,
+    TaskOutput,
+    TaskResult,
+    u32,
+    u64,
+)
 from scaler.scheduler.core import events as ev
+from scaler.scheduler.core.outgoing import MOST_ANSWERED
 
 LIMIT = 10_000
 TERMS = Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20, LIMIT)
@@ -116,14 +128,42 @@ def test_who_asks_on_and_reads_none_of_the_answers_is_lost(role: str, monkeypatc
     assert told(these) == []
 
 
+def test_who_asks_on_is_lost_though_little_else_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as much as a client may leave unread waited for it before its answers counted: 128 MiB."""
+    monkeypatch.setattr(acceptor, "ANSWERED_BYTES", LIMIT // 2)
+    these, answer = session("client"), HeartbeatEcho(0.0, 1)
+    sent = 0
+    while not told(these):
+        these.send(1, answer)
+        sent += answer.weight
+    assert LIMIT // 2 < sent < LIMIT
+
+
 def test_answers_to_who_has_read_meanwhile_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much else is unread all the time: who is slow goes on asking now and then."""
     monkeypatch.setattr(acceptor, "ANSWERED_BYTES", LIMIT)
     these, answer = session("agent"), HeartbeatEcho(0.0, 1)
-    for read in range(1, 5):
-        for _ in range(20):
-            these.send(1, answer)
-        these.receive(9, Envelope(0, 20 * read, Ack()), 0)
+    for _ in range(30):
+        these.send(1, results(1000))
+    for read in range(1, 100):
+        these.send(1, answer)
+        these.send(1, results(1000))
+        these.receive(9, Envelope(0, 2 * read, Ack()), 0)
     assert told(these) == []
+
+
+def test_what_a_client_is_told_of_values_at_once_is_one_message() -> None:
+    """Each was one of its own: of ten bytes that a client said 350 waited for it."""
+    fake = FakeScheduler(1)
+    client, other = fake.client(), fake.client()
+    wanted = u64(range(5_000, 5_000 + 3 * MOST_ANSWERED))
+    request = ObjectRequest(u32([0]) * len(wanted), wanted)
+    fake.handle(ev.Received(client, request), ev.Received(other, ObjectRequest(u32([0]), wanted[:1])))
+    answers = [as_heard(answer) for answer in fake.heard(client, ObjectResponse)]
+    assert [len(answer.ids) for answer in answers] == [MOST_ANSWERED] * 3
+    assert [(number, value) for answer in answers for number, value, _ in answer] == [(client, each) for each in wanted]
+    assert all(outcome == 1 and "does not know it" in answer.reason for answer in answers for _, _, outcome in answer)
+    assert [list(answer.ids) for answer in fake.heard(other, ObjectResponse)] == [[5_000]]
 
 
 def test_who_says_that_it_has_read_what_has_not_even_left_is_not_believed() -> None:

@@ -33,6 +33,8 @@ class Message(Part):
 
     #: a message with payload frames has a field `bodies`
     has_bodies: ClassVar[bool] = False
+    #: it answers a peer at once, however often that asks
+    is_answer: ClassVar[bool] = False
 
     @property
     def weight(self) -> int:

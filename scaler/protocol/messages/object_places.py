@@ -117,6 +117,8 @@ class ObjectFetch(Message):
 class ObjectResponse(Message):
     """Whether objects that were asked for are files in this agent's store now: 0 yes, 1 no, and then why."""
 
+    is_answer: ClassVar[bool] = True
+
     clients: "array[int]" = column(u32)
     ids: "array[int]" = column(u64)
     outcomes: "array[int]" = column(u8)
@@ -157,6 +159,8 @@ class StoreRequest(Message):
 @record
 class StoreOffers(Message):
     """Stores, to be tried in this order: a directory with the proof that it is the same, or an address."""
+
+    is_answer: ClassVar[bool] = True
 
     agents: "array[int]" = column(u32)
     paths: tuple[str, ...] = ()

@@ -1,5 +1,7 @@
 """Who is still there and how busy; and goodbyes: of clients, of all that a client has, of the cluster."""
 
+from typing import ClassVar
+
 from scaler.common.records import record
 from scaler.protocol.codes import MAX_WORKERS, MOST_BANDWIDTH, NEVER, Leaving, Wish
 from scaler.protocol.messages.message import Malformed, Message, require
@@ -50,6 +52,8 @@ class Drain(Message):
 @record
 class HeartbeatEcho(Message):
     """The scheduler is alive too; `workers` is the whole cluster's."""
+
+    is_answer: ClassVar[bool] = True
 
     clock: float
     workers: int

@@ -8,7 +8,7 @@ is not limited: they were given these.
 
 from array import array
 from collections.abc import Iterator
-from typing import Self
+from typing import ClassVar, Self
 
 from scaler.common.records import record
 from scaler.protocol.codes import MOST_SPANS
@@ -88,6 +88,8 @@ class TaskCancel(Message):
 class TaskHold(Spans):
     """A client's rows are to wait until it names none, while it cancels these one by one. Back: those that do wait."""
 
+    is_answer: ClassVar[bool] = True
+
     __slots__ = ()
 
     def validate(self) -> None:
@@ -108,6 +110,8 @@ class TaskClaim(Spans):
 @record
 class TaskClaimResponse(Message):
     """Granted rows are the claimer's to run, refused ones have begun or ended elsewhere."""
+
+    is_answer: ClassVar[bool] = True
 
     granted: Spans
     refused: Spans

@@ -15,8 +15,10 @@ from scaler.protocol.messages import (
     Neighbours,
     ObjectRelease,
     ObjectRequest,
+    ObjectResponse,
     TaskCancel,
     TaskClaim,
+    u8,
     u32,
     u64,
 )
@@ -35,6 +37,8 @@ FEW_AGENTS = 16
 #: releases of objects wait for the next message to the agent until they are this many, or this large together
 RELEASE_COUNT = 256
 RELEASE_BYTES = 1 << 16
+#: values that one answer to a client is about, at most: they take about as much as the rest of it
+MOST_ANSWERED = 32
 #: stories that are told with errors in one step, at most
 STORIES = 32
 #: the errors that say what happened to the row
@@ -90,6 +94,16 @@ class Outgoing:
         if number in self.sent:
             self.sent[number] += 1
         self.effects.append(Send(number, message))
+
+    def answer_read(self, number: int, value: int, agent: int, reason: str) -> None:
+        """Tell a client which agent has a value, or why none (0) has; what it was told just before may say so, too."""
+        last = self.effects[-1] if self.effects else None
+        if isinstance(last, Send) and last.number == number and type(last.message) is ObjectResponse:
+            said = last.message
+            if said.agent == agent and said.reason == reason and len(said.ids) < MOST_ANSWERED:
+                said.add(number, value, not agent)
+                return
+        self.send(number, ObjectResponse(u32([number]), u64([value]), u8([not agent]), agent, reason))
 
     def with_story(self, batch: Batch, row: int, record: Frame) -> Frame:
         """The error record of a row that ends because of losses, with its story as a note; other records as they are.

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from scaler.protocol.failures import ONLY_ONCE
-from scaler.protocol.messages import ObjectFetch, ObjectResponse, u8, u32, u64
+from scaler.protocol.messages import ObjectFetch, u32, u64
 from scaler.scheduler.core import lifetimes, reachability, store_choice
 from scaler.scheduler.core.moves import Move, Remake
 from scaler.scheduler.core.outgoing import Outgoing
@@ -147,5 +147,4 @@ def _refuse(out: Outgoing, client: ClientRecord, value: int, reason: str) -> Non
 def _answer(out: Outgoing, client: ClientRecord, value: int, agent: int, reason: str) -> None:
     client.reads.failures.pop(value, None)
     client.reads.troubles.pop(value, None)
-    answer = ObjectResponse(u32([client.number]), u64([value]), u8([0 if agent else 1]), agent, reason)
-    out.send(client.number, answer)
+    out.answer_read(client.number, value, agent, reason)
