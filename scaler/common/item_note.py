@@ -7,6 +7,9 @@ from typing import Any
 
 #: characters of an item that are shown, about
 SHOWN = 100
+#: bytes of an item that is not kept for the sake of its note
+LARGE = 1 << 16
+_TEXTS = frozenset({str, bytes, bytearray})
 
 
 class _Short(reprlib.Repr):
@@ -23,6 +26,36 @@ class _Short(reprlib.Repr):
 
 
 _short = _Short()
+
+
+class _Looks:
+    """In the place of an item: what it looked like."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def kept_for_note(item: Any) -> Any:
+    """What to keep of an item until it may have to be noted: itself, or what a large text or array looked like.
+
+    >>> kept_for_note("short"), kept_for_note(b"x" * 100_000)
+    ('short', <a bytes of 100,000>)
+    """
+    kind = type(item)
+    if kind in _TEXTS:
+        return _Looks(f"<a {kind.__name__} of {len(item):,}>") if len(item) >= LARGE else item
+    if hasattr(kind, "nbytes"):
+        try:
+            if item.nbytes >= LARGE:  # its elements are not looked at, which may take long
+                return _Looks(f"<a {kind.__qualname__} of shape {tuple(item.shape)}>")
+        except Exception:  # of a class with a mind of its own
+            return item
+    return item
 
 
 def note_item(error: BaseException, index: int, item: Any) -> None:

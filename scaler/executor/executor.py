@@ -16,7 +16,7 @@ from scaler.cluster import SchedulerClusterCombo
 from scaler.errors import SerializationError
 from scaler.executor.durable import DurableRunner
 from scaler.executor.ending import Ending
-from scaler.executor.map_results import chunked, failing, flat, in_order, rest_of
+from scaler.executor.map_results import chunked, failing, flat, given_up, in_order, rest_of
 from scaler.executor.runner import Runner
 from scaler.executor.unpicklable import packed_initializer
 from scaler.executor.worker_calls import call_each
@@ -188,7 +188,7 @@ class Executor(concurrent.futures.Executor):
                     return rest_of(self._runner.submit_map(fn, items, single, chunksize), items, deadline)
                 except SerializationError as error:  # of the function
                     return failing(error) if items else iter(())
-            rows = [(item,) for item in items] if single else items
+            rows = given_up(items, single)
         if chunksize == 1:
             return in_order(self.client, self._submitting_each(fn), iter(rows), deadline, buffersize)
         chunks = chunked(iter(rows), chunksize)

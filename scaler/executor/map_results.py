@@ -10,7 +10,7 @@ from typing import Any
 
 from scaler.client import Client, Future
 from scaler.executor.worker_calls import item_of
-from scaler.extension import MapJob, abandon, note_item, take_result
+from scaler.extension import MapJob, abandon, kept_for_note, note_item, take_result
 
 
 def in_order(
@@ -27,11 +27,18 @@ def in_order(
     `deadline` (of `time.monotonic`).
     An error has a note of its item, unless workers see to that: `is_chunked`.
     """
-    first = list(itertools.islice(rows, ahead))
-    futures = collections.deque(itertools.starmap(submit, first))
-    #: the arguments of those, if they matter
-    arguments = collections.deque(first, maxlen=0 if is_chunked else None)
-    del first
+    first = collections.deque(itertools.islice(rows, ahead))
+    futures: collections.deque[Future] = collections.deque()
+    #: what is noted of the arguments of those
+    arguments: collections.deque[tuple[Any, ...]] = collections.deque()
+
+    def send(row: tuple[Any, ...]) -> None:
+        futures.append(submit(*row))
+        if not is_chunked:
+            arguments.append(tuple([kept_for_note(item) for item in row]))
+
+    while first:
+        send(first.popleft())  # whatever is large is in the cluster then, and need not be here as well
 
     def results() -> Iterator[Any]:
         taken = 0
@@ -39,8 +46,7 @@ def in_order(
             while futures:
                 row = next(rows, None)
                 if row is not None:
-                    futures.append(submit(*row))
-                    arguments.append(row)
+                    send(row)
                 del row
                 yield _first_of(futures, arguments, taken, deadline)
                 taken += 1
@@ -74,6 +80,13 @@ def _first_of(
     if arguments:
         arguments.popleft()
     return result
+
+
+def given_up(items: list[Any], single: bool) -> Iterator[tuple[Any, ...]]:
+    """Yield items as rows of arguments, and keep none that was yielded: the list gets empty. `single`: one an item."""
+    items.reverse()
+    while items:
+        yield (items.pop(),) if single else items.pop()
 
 
 def rest_of(job: MapJob, items: list[Any], deadline: float | None) -> Iterator[Any]:

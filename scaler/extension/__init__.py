@@ -22,7 +22,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     InSpace, SpaceBegins, begin_in_space                                with the globals that it has left
     name_of, pickled, pickled_if_small, SCALAR_TYPES                    functions and values, as the engine sees them
     fresh_function                                                      functions that have a state, as each row has it
-    note_item                                                           errors, as the engine tells of them
+    note_item, kept_for_note                                            errors, as the engine tells of them
 
 Each says whether it blocks and who may call it. Names are imported when they are first used (PEP 562): what runs in
 workers comes here for `run_once`, and needs no client.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scaler.client.waiting.map_job import MapJob
     from scaler.common.callback_thread import CallbackThread
     from scaler.common.gate import Gate
-    from scaler.common.item_note import note_item
+    from scaler.common.item_note import kept_for_note, note_item
     from scaler.common.renewed_lock import RenewedLock
     from scaler.extension.clients import (
         FoundClient,
@@ -109,6 +109,7 @@ __all__ = [
     "is_inside_task",
     "is_interrupt",
     "issue_warnings",
+    "kept_for_note",
     "lifetime_of",
     "name_of",
     "note_item",
@@ -160,6 +161,7 @@ _HOMES = {
     "is_inside_task": "scaler.extension.clients",
     "is_interrupt": "scaler.extension.interrupts",
     "issue_warnings": "scaler.extension.submitting",
+    "kept_for_note": "scaler.common.item_note",
     "lifetime_of": "scaler.extension.clients",
     "name_of": "scaler.extension.values",
     "note_item": "scaler.common.item_note",

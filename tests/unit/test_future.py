@@ -22,7 +22,7 @@ from scaler.client.callbacks import callbacks_collected
 from scaler.client.future import Future, as_ended, fulfil_all
 from scaler.client.values.stored_results import StoredResult
 from scaler.common.interrupts import LOOK, wait_in_steps
-from scaler.executor.map_results import in_order
+from scaler.executor.map_results import given_up, in_order
 from scaler.worker import context
 
 
@@ -86,6 +86,29 @@ def test_a_map_keeps_no_result_that_was_taken_though_another_thread_has_its_futu
         gone = weakref.ref(value)
         del value
         assert gone() is None
+
+
+def test_a_map_keeps_no_large_item_that_was_sent_but_its_error_says_which_it_was() -> None:
+    class Grid:
+        nbytes, shape = 1 << 20, (512, 256)
+
+    items: list[Any] = [Grid(), 3, Grid()]
+    gone = [weakref.ref(item) for item in items if isinstance(item, Grid)]
+    sent: list[bool] = []
+
+    def submit(item: Any) -> Future:
+        sent.append(all(ref() is None for ref in gone[: (len(sent) + 1) // 2]))
+        future = Future(Mock())
+        future.fail(ValueError("too large")) if isinstance(item, Grid) else future.fulfil(item)
+        return future
+
+    results = in_order(Mock(), submit, given_up(items, True), None, None)
+    assert sent == [True, True, True]
+    assert [ref() for ref in gone] == [None, None]
+    with pytest.raises(ValueError, match="too large") as raised:
+        next(results)
+    assert raised.value.__notes__[0].startswith("while mapping item [0]: <a ")
+    assert raised.value.__notes__[0].endswith("Grid of shape (512, 256)>")
 
 
 def test_futures_come_as_they_end_once_each_and_nothing_keeps_them() -> None:
