@@ -153,8 +153,8 @@ def _compared(self: object) -> list[object]:
 
 
 def _shown(self: object) -> str:
-    known = self.__dataclass_fields__  # type: ignore[attr-defined]
-    shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, each in known.items() if each.repr)
+    known = fields(self)  # type: ignore[arg-type]
+    shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in known if each.repr)
     return f"{type(self).__qualname__}({shown})"
 
 

@@ -118,8 +118,8 @@ def layout_of(
         wire = schema.fields[head + "".join(part.capitalize() for part in tail)]
         kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
         if kind == "array[int]":
-            assert callable(item.default_factory)
-            layout.columns.append((item.name, wire, item.default_factory().typecode))
+            empty: Any = item.default_factory() if callable(item.default_factory) else item.default
+            layout.columns.append((item.name, wire, empty.typecode))
         elif kind.startswith("tuple"):
             layout.lists.append((item.name, wire))
         elif kind in known:

@@ -11,6 +11,7 @@ from scaler.protocol.codes import LARGEST_VALUE, LONGEST_NAME, MAX_WORKERS, MOST
 from scaler.protocol.hello import hello_of
 from scaler.protocol.layouts import FEW
 from scaler.protocol.messages import (
+    EACH,
     PLACE,
     SIZE,
     STORED,
@@ -57,6 +58,17 @@ def test_payloads_are_frames_of_their_own_and_are_not_copied() -> None:
 def test_a_graph_survives_the_wire() -> None:
     made = graph(10, [[], [0], [0, 1]], [2])
     assert decode(encode(made)).message == made
+
+
+def test_columns_that_most_tasks_lack_are_shared_and_can_not_be_added_to() -> None:
+    one, other = Task(0, 1, 1, EACH, 0, 5, 0, "f"), Task(0, 2, 1, EACH, 0, 5, 0, "f")
+    assert one.dependencies is other.dependencies
+    assert one.dependencies == u64()
+    with pytest.raises(TypeError, match="give the message one of its own"):
+        one.dependencies.append(7)
+    with pytest.raises(TypeError, match="give the message one of its own"):
+        one.dependencies += u64([7])
+    assert list(other.dependencies) == []
 
 
 def test_a_message_without_fields_is_small() -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import KW_ONLY, FrozenInstanceError, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -25,9 +25,10 @@ class Point:
 
 @record
 class Named(Point):
-    """A record that has one more field than another."""
+    """A record that has one more field than another, and something that is no field."""
 
     name: str = ""
+    kind: ClassVar[str] = "named"
 
 
 def test_a_record_is_compared_by_its_fields_and_its_type() -> None:

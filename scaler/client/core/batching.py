@@ -135,9 +135,8 @@ class Batcher:
         task.sizes = u32(map(len, payloads))
         task.bodies = [payloads[0] if len(payloads) == 1 else b"".join(payloads)]
         if any(call.needs for call in calls):
-            for call in calls:
-                task.dependency_counts.append(len(call.needs))
-                task.dependencies.extend([need.id for need in call.needs])
+            task.dependency_counts = u32(len(call.needs) for call in calls)
+            task.dependencies = u64(need.id for call in calls for need in call.needs)
             return Submit(
                 task, [call.future for call in calls], needs=[call.needs for call in calls], template=template
             )

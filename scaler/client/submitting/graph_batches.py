@@ -13,7 +13,7 @@ from scaler.client.values.arguments import Arguments
 from scaler.client.values.value_codec import ValueCodec
 from scaler.common.utf8 import written_out
 from scaler.graph import Plan, RemoteValue, Run
-from scaler.protocol.messages import GRAPH, INLINE_LIMIT, KEEP, LONGEST_NAME, Task, u8, u32
+from scaler.protocol.messages import GRAPH, INLINE_LIMIT, KEEP, LONGEST_NAME, Task, u8, u32, u64
 from scaler.serialize.call import encode_entries, pack_entries
 from scaler.serialize.outofband import joined
 
@@ -79,7 +79,7 @@ class GraphBatches:
                 threads=options.threads, root=options.root, nesting=options.nesting,
             )  # fmt: skip
             task.dependency_counts = u32(map(len, run.dependencies))
-            task.dependencies.extend(
+            task.dependencies = u64(
                 [first + need if need >= 0 else shared[-1 - need] for needs in run.dependencies for need in needs]
             )
             task.uses = uses[at : at + n]

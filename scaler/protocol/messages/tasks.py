@@ -19,7 +19,7 @@ from scaler.protocol.codes import (
     Encoding,
     Frame,
 )
-from scaler.protocol.messages.columns import column, i32, u8, u32, u64
+from scaler.protocol.messages.columns import column, i32, seldom, u8, u32, u64
 from scaler.protocol.messages.message import Malformed, Message, check_capabilities, check_holders, require, rows_in
 
 
@@ -41,19 +41,19 @@ class Task(Message):
     capabilities: tuple[str, ...] = ()
     spans: "array[int]" = column(u32)
     sizes: "array[int]" = column(u32)
-    dependency_counts: "array[int]" = column(u32)
-    dependencies: "array[int]" = column(u64)
-    indexes: "array[int]" = column(i32)
-    uses: "array[int]" = column(u32)
-    wanted: "array[int]" = column(u8)
+    dependency_counts: "array[int]" = seldom(u32)
+    dependencies: "array[int]" = seldom(u64)
+    indexes: "array[int]" = seldom(i32)
+    uses: "array[int]" = seldom(u32)
+    wanted: "array[int]" = seldom(u8)
     #: of graphs: the id of the first row; `uses` counts the rows of the graph alone
     graph: int = 0
     objects: "array[int]" = column(u64)
     #: to agents: the stored objects that these rows need, and which agents have each
-    stored: "array[int]" = column(u64)
-    stored_sizes: "array[int]" = column(u64)
-    holder_counts: "array[int]" = column(u32)
-    holders: "array[int]" = column(u32)
+    stored: "array[int]" = seldom(u64)
+    stored_sizes: "array[int]" = seldom(u64)
+    holder_counts: "array[int]" = seldom(u32)
+    holders: "array[int]" = seldom(u32)
     bodies: list[Frame] = field(default_factory=list)
     #: of its function, arguments and values
     encoding: int = Encoding.PICKLE.value
@@ -62,9 +62,9 @@ class Task(Message):
     #: of durable jobs: what the paths of files begin with that large results go to; empty: into messages
     results: str = ""
     #: of clients that return: bounds of the rows that have ended for them, ascending
-    ended: "array[int]" = column(u32)
+    ended: "array[int]" = seldom(u32)
     #: to agents: bounds of those of these rows that were lost with a worker before: each runs alone, and claims nothing
-    lost: "array[int]" = column(u32)
+    lost: "array[int]" = seldom(u32)
     #: the client whose leaving ends these rows, as that of the sender does: what a task of it was told; 0: the sender
     #: itself, `NO_ROOT`: nobody
     root: int = 0

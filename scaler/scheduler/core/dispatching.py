@@ -61,12 +61,11 @@ def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list
         task.dependency_counts, task.dependencies, task.indexes = counts, ids, indexes
     if source.wanted:
         task.wanted = source.wanted
-    for object_id in stored:
-        item = client.values.objects[object_id]
-        task.stored.append(object_id)
-        task.stored_sizes.append(item.size)
-        task.holder_counts.append(len(item.copies))
-        task.holders.extend(item.copies)
+    if stored:
+        items = [client.values.objects[object_id] for object_id in stored]
+        task.stored, task.stored_sizes = u64(stored), u64(item.size for item in items)
+        task.holder_counts = u32(len(item.copies) for item in items)
+        task.holders = u32(chain.from_iterable(item.copies for item in items))
     return task
 
 

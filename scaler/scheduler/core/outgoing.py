@@ -254,7 +254,7 @@ class Outgoing:
             client = state.clients[batch.client]
             self.meet(client, agent)
             if agent.number != LOCAL_AGENT and (batch.keeps or batch.task.retries):
-                batch.kept_at.add(agent.number)
+                batch.keep_at(agent.number)
             try:
                 task = task_for(agent, client, batch, spans)
             except Exception as error:

@@ -122,7 +122,8 @@ class Rebuilding:
         batch.has_come_back = True
         held = self._rows.pop(batch.id, [])
         if batch.keeps or task.retries:
-            batch.kept_at.update(agent.number for _, _, agent in held)
+            for _, _, agent in held:
+                batch.keep_at(agent.number)
         if task.dependencies:
             there = bytearray(batch.rows)
             self._find_needs(task)

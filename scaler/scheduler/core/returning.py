@@ -144,7 +144,7 @@ def _come_late(state: ClusterState, out: Outgoing, client: ClientRecord, agent: 
     for batch in {batch for batch, _, _ in holding.rows}:
         known = client.batches.get(batch)
         if known is not None:
-            known.kept_at.add(agent.number)
+            known.keep_at(agent.number)
         else:
             agent.over.append((client.number, batch))
     if spans:

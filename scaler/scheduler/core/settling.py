@@ -56,7 +56,7 @@ def end_batch(state: ClusterState, client: ClientRecord, batch: Batch) -> None:
         del client.graphs[batch.task.graph]
         over = graph.over
     for each in over:
-        for number in each.kept_at:
+        for number in each.kept_at or ():
             agent = state.agents.get(number)
             if agent is not None:
                 agent.over.append((client.number, each.id))

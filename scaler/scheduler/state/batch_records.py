@@ -170,8 +170,8 @@ class Batch:
     missing: array[int] | None = None
     #: row -> rows, of this and other batches, that wait for its value
     waiters: dict[int, list[Row]] = field(default_factory=dict)
-    #: numbers of the agents that keep how its rows ended until it is over
-    kept_at: set[int] = field(default_factory=set)
+    #: numbers of the agents that keep how its rows ended until it is over; None: none does
+    kept_at: set[int] | None = None
     #: numbers of the agents that were asked for rows of it by their client; None: none was
     asked_of: set[int] | None = None
     #: it was admitted by another scheduler before: its rows may be at agents though they wait for something here
@@ -195,6 +195,12 @@ class Batch:
     def lacks(self, row: int) -> bool:
         """A row that came from another scheduler with its agent knew something there that is not known here yet."""
         return self.has_come_back and self.missing is not None and bool(self.missing[row])
+
+    def keep_at(self, agent: int) -> None:
+        """An agent keeps how rows ended until the batch is over."""
+        if self.kept_at is None:
+            self.kept_at = set()
+        self.kept_at.add(agent)
 
     def has_returned(self, row: int) -> bool:
         """A row came back from an agent that could not get what it needs."""

@@ -344,9 +344,8 @@ class SimClient(Process):
         task.sizes = u32(map(len, payloads))
         task.bodies = [b"".join(payloads)]
         if any(sent_needs):
-            for needs in sent_needs:
-                task.dependency_counts.append(len(needs))
-                task.dependencies.extend([need.id for need in needs])
+            task.dependency_counts = u32(map(len, sent_needs))
+            task.dependencies = u64(need.id for needs in sent_needs for need in needs)
         self._handle(ev.Submit(task, jobs, needs=sent_needs if any(sent_needs) else (), template=(name, options)))
 
     def map(self, name: str, jobs: list[Job], whole: bool, **options: Any) -> None:

@@ -102,6 +102,7 @@ class DurableJob:
         task.flags |= KEEP
         task.graph = task.batch
         uses = [0] * len(jobs)
+        task.dependency_counts, task.dependencies = u32(), u64()
         for at, job in enumerate(jobs):
             job.group = None
             needs = random.sample(range(max(0, at - 6), at), min(at, random.choice((0, 1, 2))))
