@@ -92,7 +92,9 @@ class Channel:
         unacked = self._unacked
         for at in range(len(unacked) - 1, -1, -1):
             if unacked[at][0] == seq:
-                self.unread += message.weight - unacked[at][2]
+                _, before, weight = unacked[at]
+                self.unread += message.weight - weight
+                self.answers += message.weight * message.is_answer - weight * before.is_answer
                 unacked[at] = seq, message, message.weight
                 return
 

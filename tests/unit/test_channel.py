@@ -8,7 +8,18 @@ from simulator.scripted import hello
 from scaler.protocol.acceptor import Acceptor, Joined, Lost, Moved, Outgoing, Received, Terms
 from scaler.protocol.channel import ACK_EVERY, Channel, Envelope, FalseAck, Gap
 from scaler.protocol.hello import hello_of
-from scaler.protocol.messages import Ack, BalanceRequest, Heartbeat, Hello, Refused, Welcome
+from scaler.protocol.messages import (
+    Ack,
+    BalanceRequest,
+    Heartbeat,
+    Hello,
+    ObjectResponse,
+    Refused,
+    Welcome,
+    u8,
+    u32,
+    u64,
+)
 
 
 def test_a_message_is_kept_until_it_is_acknowledged() -> None:
@@ -257,3 +268,14 @@ def test_the_core_hears_how_much_a_peer_has_received() -> None:
     for n in range(2):
         these.send(1, BalanceRequest(n))
     assert list(these.receive(3, Envelope(0, 2, Ack()), 0)) == [Received(1, Ack(), 2)]
+
+
+def test_what_stands_in_for_another_message_counts_in_its_place() -> None:
+    channel, answer, plain = Channel(), ObjectResponse(u32([1]), u64([1]), u8([1]), 0, "x" * 1000), Ack()
+    seq, _ = channel.stamp(answer)
+    assert channel.answers == channel.unread == answer.weight
+    channel.replace(seq, plain)
+    assert (channel.answers, channel.unread) == (0, plain.weight)
+    channel.replace(seq, answer)
+    channel.accept(0, seq)
+    assert (channel.answers, channel.unread) == (0, 0)
