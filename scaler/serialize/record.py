@@ -33,6 +33,7 @@ from scaler.protocol.codes import Encoding
 from scaler.protocol.error_record import OMITTED, SMALL_EXCEPTION, ErrorKind, ErrorRecord, cut
 from scaler.serialize.exception import dumps_exception
 from scaler.serialize.payload import name_of_type
+from scaler.serialize.source_lines import with_source_lines
 
 #: what the engine's own words become; RAISED is the user's exception
 _CLASSES: dict[int, type[BaseException]] = {
@@ -74,6 +75,7 @@ def decode_error(record: bytes | memoryview, what: str = "") -> BaseException:
     except ProtocolError:
         return TaskError(f"{what or 'a task'} failed, and its error record cannot be read")
     subject = what or told.function
+    told = told._replace(traceback=with_source_lines(told.traceback))
     if told.kind == ErrorKind.RAISED:
         error = _raised(told, subject)
     else:

@@ -1,4 +1,5 @@
 import concurrent.futures
+import linecache
 import threading
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from scaler import errors
 from scaler.protocol.error_record import LONGEST_TEXT, SMALL_EXCEPTION, ErrorKind, ErrorRecord
 from scaler.serialize.record import decode_error, exception_record
+from scaler.serialize.source_lines import with_source_lines
 from scaler.transport.port import SLACK_BYTES
 
 
@@ -110,6 +112,50 @@ def test_the_remote_traceback_is_the_cause_and_starts_at_the_users_frames():
     assert type(cause) is errors.RemoteTraceback
     assert 'raise ValueError("here")' in cause.text
     assert cause.text.startswith("Traceback (most recent call last)")
+
+
+def raised_in_a_cell(source: str) -> bytes:
+    """The record of what this raises as the cell of a notebook that is on another machine."""
+    try:
+        exec(compile(source, "/nowhere/ipykernel_17/4711.py", "exec"), {})
+    except Exception as error:
+        return exception_record(error, "m.f")
+    raise AssertionError("nothing was raised")
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("def half(n):\n    return n / 0\nhalf(3)", ["    half(3)\n", "    return n / 0\n"]),
+        (
+            "def down(n):\n    return down(n - 1) if n else 1 / 0\ndown(9)",
+            ["    down(9)\n", "    return down(n - 1) if n else 1 / 0\n  [Previous line repeated 7 more times]\n"],
+        ),
+        (
+            "try:\n    {}['k']\nexcept KeyError as error:\n    raise ExceptionGroup('two', [error, OSError()])",
+            ["    raise ExceptionGroup('two', [error, OSError()])\n", "    |     {}['k']\n"],
+        ),
+    ],
+)
+def test_lines_of_source_that_are_known_to_the_client_alone_are_shown(
+    source: str, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = raised_in_a_cell(source)
+    place = "/nowhere/ipykernel_17/4711.py"
+    monkeypatch.setitem(linecache.cache, place, (len(source), None, source.splitlines(keepends=True), place))
+    cause = decode_error(record).__cause__
+    assert isinstance(cause, errors.RemoteTraceback)
+    for lines in shown:
+        assert lines in cause.text, cause.text
+
+
+def test_a_traceback_that_has_its_lines_is_left_as_it_is() -> None:
+    def raiser() -> None:
+        raise ValueError("here")
+
+    text = travelled(raiser).__cause__.text
+    assert with_source_lines(text) == text
+    assert text.count("raise ValueError") == 1
 
 
 def test_frames_of_the_engine_above_the_users_are_left_out():
