@@ -195,9 +195,12 @@ def test_what_is_said_of_a_message_is_short_whatever_it_holds(message: Message) 
         (replace(task(1, 2), name="f" * (LONGEST_NAME + 1)), "name"),
         (replace(task(1, 2), capabilities=("c" * 100,) * 101), "capabilities"),
         (replace(hello("client", "c"), name="n" * (LONGEST_NAME + 1)), "name"),
+        (replace(hello("client", "c"), packages="p" * (LONGEST_NAME + 1)), "of a process"),
+        (replace(hello("agent", "a"), token="t" * (LONGEST_NAME + 1)), "of a process"),
+        (replace(hello("agent", "a"), store="/" * 4097), "the path of a store"),
         (replace(hello("agent", "a"), capabilities=("c" * (MOST_CAPABILITIES + 1),)), "capabilities"),
     ],
-    ids=["function", "what a task asks for", "peer", "what an agent has"],
+    ids=["function", "what a task asks for", "peer", "packages", "token", "store", "what an agent has"],
 )
 def test_what_is_in_each_line_that_is_said_of_something_is_short(message: Message, words: str) -> None:
     with pytest.raises(ProtocolError, match=f"{words} .*characters"):

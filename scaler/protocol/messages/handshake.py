@@ -4,7 +4,7 @@ import re
 from array import array
 
 from scaler.common.records import record
-from scaler.protocol.codes import LONGEST_NAME, MAX_JOB, MAX_NUMBER, MAX_WORKERS, NEVER, Leaving, Role
+from scaler.protocol.codes import LONGEST_NAME, MAX_JOB, MAX_NUMBER, MAX_PATH, MAX_WORKERS, NEVER, Leaving, Role
 from scaler.protocol.messages.columns import column, u8, u32
 from scaler.protocol.messages.message import Message, check_capabilities, require
 
@@ -62,6 +62,9 @@ class Hello(Message):
     def validate(self) -> None:
         require(len(self.whereabouts) in (0, len(self.agents)), "the whereabouts of all agents, or of none")
         require(len(self.name) <= LONGEST_NAME, f"a name has at most {LONGEST_NAME:,} characters")
+        for what in (self.python, self.packages, self.boot_id, self.token):
+            require(len(what) <= LONGEST_NAME, f"what is said of a process has at most {LONGEST_NAME:,} characters")
+        require(len(self.store) <= MAX_PATH, f"the path of a store has at most {MAX_PATH:,} characters")
         check_capabilities(self.capabilities)
         require(len(self.job) <= MAX_JOB, f"a job's id has at most {MAX_JOB} characters")
         require(self.leaving in list(Leaving), f"no reason to leave: {self.leaving}")
