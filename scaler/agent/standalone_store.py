@@ -10,8 +10,9 @@ from typing import Any
 
 from scaler.agent.daemon import Daemon
 from scaler.agent.host_store import HostStore
-from scaler.agent.limits import available_memory, limits_of
+from scaler.agent.limits import limits_of
 from scaler.common import log_lines
+from scaler.common.host_memory import available_memory
 from scaler.common.long_lived import collect_rarely, keep_little_memory
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import AgentConfig

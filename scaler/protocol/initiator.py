@@ -119,6 +119,7 @@ class Initiator:
         "_term",
         "_workers",
         "is_elsewhere",
+        "is_final",
         "is_silent",
         "refusal",
         "state",
@@ -149,6 +150,8 @@ class Initiator:
         self.refusal: str | None = None
         #: it said that another one leads, or may soon
         self.is_elsewhere = False
+        #: it said that to say the same again does not help
+        self.is_final = False
         #: nothing was heard for too long over the last connection
         self.is_silent = False
 
@@ -176,7 +179,8 @@ class Initiator:
     def greet(self, now: float) -> Envelope:
         """A connection was made; the Hello to be sent over it."""
         self._move(Cause.CONNECTED)
-        self._heard, self.refusal, self.is_elsewhere, self.is_silent = now, None, False, False
+        self._heard, self.refusal = now, None
+        self.is_elsewhere = self.is_final = self.is_silent = False
         hello, welcome = self._hello, self.welcome
         if welcome is not None:
             hello = replace(
@@ -309,7 +313,7 @@ class Initiator:
 
     def _receive_refused(self, refused: Refused) -> Rejected | Broken:
         is_greeting = self.state is State.GREETING
-        self.refusal, self.is_elsewhere = refused.reason, refused.elsewhere
+        self.refusal, self.is_elsewhere, self.is_final = refused.reason, refused.elsewhere, refused.final
         broken = self._break(Cause.REFUSED, refused.reason)
         return Rejected(refused.reason, refused.elsewhere) if is_greeting else broken
 

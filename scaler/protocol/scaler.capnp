@@ -112,6 +112,7 @@ struct Welcome {
 struct Refused {
   reason @0 :Text;
   elsewhere @1 :Bool;       # another scheduler leads, or may soon: ask at the other addresses, and here again
+  final @2 :Bool;           # to say the same again does not help
 }
 
 struct Task {

@@ -446,7 +446,8 @@ class Composition:
             self._turns.forget(effect.number)
             connection = self._acceptor.forget(effect.number)
             if connection is not None and effect.is_told:
-                return Outgoing(connection, 0, 0, Refused(f"this peer {effect.reason}"), last=True)
+                refused = Refused(f"this peer {effect.reason}", final=effect.is_final)
+                return Outgoing(connection, 0, 0, refused, last=True)
             return Disconnect(connection) if connection is not None else None
         return effect
 

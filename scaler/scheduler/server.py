@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
+from scaler.common.host_memory import available_memory
 from scaler.common.later_modules import LaterModules
 from scaler.common.long_lived import HeapTrim, collect_rarely
 from scaler.common.loop import Ending, ignore_ending_signals, make_loop
@@ -31,6 +32,7 @@ from scaler.protocol.hello import epoch_of, first_number, new_number
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
 from scaler.protocol.unsendable import OF_TASKS, send_instead
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent, Wish
+from scaler.scheduler.core import crowding
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.later import LATER, OF_PAIRS, modules_of
@@ -120,7 +122,7 @@ class Server:
         )
         limits = Limits(
             config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected,
-            config.max_message_bytes,
+            config.max_message_bytes, available_memory() // crowding.PART,
         )  # fmt: skip
         self._core = SchedulerCore(limits)
         self._succession = succession

@@ -13,9 +13,10 @@ from support import until
 
 from scaler.agent.core import events as ev
 from scaler.agent.host_store import HostStore
-from scaler.agent.limits import available_memory, limits_of, live_limit
+from scaler.agent.limits import limits_of, live_limit
 from scaler.agent.store_cleaning import SWEEP_SECONDS
 from scaler.agent.usage import private_memory
+from scaler.common.host_memory import available_memory
 from scaler.config import AgentConfig
 from scaler.store import segments
 from scaler.store.index import StoreIndex

@@ -10,7 +10,7 @@ import pytest
     "program",
     [
         "from scaler.common.host import boot_id; boot_id()",
-        "from scaler.agent.limits import available_memory; available_memory()",
+        "from scaler.common.host_memory import available_memory; available_memory()",
         "from scaler.agent.alive_file import AliveFile; AliveFile('alive')",
         "from scaler.agent.warm_process import _name_of, _running; import os; _name_of(os.getpid()), _running()",
         "from scaler.monitor.access import token_from; assert token_from('token') == token_from('token')",

@@ -94,8 +94,8 @@ class Connector:
     def reconnect(self, is_wanted: Callable[[], bool]) -> None:
         """The connection is lost: make it anew, as long as it `is_wanted`. Blocks for as long as the patience lasts.
 
-        Raises ConnectionFailed when that is over, or when the scheduler refuses what this client says again and again,
-        which a new connection does not mend; `HandshakeRefused`.
+        Raises ConnectionFailed when that is over, or when the scheduler refuses what this client says, for good or
+        again and again, which a new connection does not mend; `HandshakeRefused`.
         """
         attempts = Attempts(time.monotonic(), self._patience, self._candidates.longest_pause)
         connection = self._line.connection
@@ -130,7 +130,8 @@ class Connector:
             return
         now = time.monotonic()
         self._refused.append(now)
-        if len(self._refused) == REFUSALS and now - self._refused[0] < REFUSALS_SECONDS:
+        again = len(self._refused) == REFUSALS and now - self._refused[0] < REFUSALS_SECONDS
+        if again or self._line.is_final:
             raise ConnectionFailed(f"the scheduler at {self.address} refuses what this client says: {refusal}")
 
     def _watch(self, connection: Connection, address: Address) -> None:

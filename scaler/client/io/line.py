@@ -105,6 +105,11 @@ class Line:
         return self._initiator.is_elsewhere
 
     @property
+    def is_final(self) -> bool:
+        """It said that to say the same again does not help."""
+        return self._initiator.is_final
+
+    @property
     def is_silent(self) -> bool:
         """Nothing was heard for too long over the last connection."""
         return self._initiator.is_silent

@@ -103,6 +103,8 @@ class Refused(Message):
     reason: str
     #: another scheduler leads, or may soon: whoever knows of others asks them, and this one again
     elsewhere: bool = False
+    #: to say the same again does not help
+    final: bool = False
 
 
 @record

@@ -136,7 +136,7 @@ class Task(Message):
             rows_in(self.ended, self.rows)
             require(list(self.ended) == sorted(self.ended), "ended rows ascend")
         if self.lost:
-            rows_in(self.lost, self.rows)
+            require(rows_in(self.lost, self.rows) <= self.rows, "each row is lost once")
         if self.stored:
             check_holders(self.stored, self.stored_sizes, self.holder_counts, self.holders)
         if self.form == GRAPH:

@@ -8,6 +8,7 @@ from scaler.protocol.failures import never_sent
 from scaler.protocol.messages import KEEP, MOST_IDS, Frame, Task, u32, u64
 from scaler.scheduler.core import dependencies, lifetimes, placement
 from scaler.scheduler.core.moves import Fail, Move, Place, Reread, Route
+from scaler.scheduler.state import accounts
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import WAITING, Batch, is_apart, not_ended
 from scaler.scheduler.state.client_records import ClientRecord, GraphBatches
@@ -47,12 +48,17 @@ def _admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
 
 def enter(state: ClusterState, client: ClientRecord, task: Task) -> tuple[Batch, list[Fail]]:
     """A new batch with what came with it, all of its rows waiting; why they fail, if they can't run."""
-    objects = client.values.objects
+    objects, price = client.values.objects, accounts.price_of_rows(task)
     if task.objects:
         for object_id, payload in _payloads(task):
-            if object_id not in objects:
-                objects[object_id] = ObjectRecord(payload)
+            is_new = object_id not in objects
+            if is_new:
+                lifetimes.put(state, client, object_id, ObjectRecord(payload))
+            if not is_new or (object_id != task.function and object_id != task.arguments):
+                price += len(payload)  # the message has it, for as long as the batch is there
     batch = _new_batch(state, client, task)
+    batch.price = price
+    accounts.charge(state, client, price)
     if is_apart(task):
         client.values.rows_apart += task.rows
     missing = []
@@ -205,7 +211,7 @@ def take_object(
             return []
         if again:
             again = values.remaking[value] = not_ended(again)
-        item = values.objects[value] = ObjectRecord(payload, len(again), size=size)
+        item = lifetimes.put(state, client, value, ObjectRecord(payload, len(again), size=size))
     elif item.is_lost and size:
         item.size = size
     elif item.is_lost:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from scaler.protocol.messages import Frame, u32
 from scaler.scheduler.core import lifetimes
 from scaler.scheduler.core.moves import AskClient, Fail, Move, Remake, Reread, Route
+from scaler.scheduler.state import accounts
 from scaler.scheduler.state.batch_records import DONE, WAITING, Batch, Row, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -47,6 +48,8 @@ def await_needs(
             failures.append(Fail(batch, row, record))
     if unknown:
         moves.append(AskClient(client, unknown))
+        batch.price += accounts.UNKNOWN * len(unknown)
+        accounts.charge(state, client, accounts.UNKNOWN * len(unknown))
     return moves, failures
 
 

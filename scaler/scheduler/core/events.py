@@ -55,6 +55,8 @@ class Forget:
     reason: str
     #: it is told why: it said what can't be
     is_told: bool = False
+    #: it is told, too, that to say the same again does not help
+    is_final: bool = False
 
 
 @record

@@ -22,7 +22,7 @@ from scaler.protocol.results import NO_SIZES, SpanResult, cut, rows_of, stored_s
 from scaler.scheduler.core import dependencies, lifetimes, lineage, recomputing
 from scaler.scheduler.core.moves import AskClient, Fail, Move, Reread
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state import transitions
+from scaler.scheduler.state import accounts, transitions
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import DONE, Batch, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
@@ -187,13 +187,13 @@ def _pass_on(state: ClusterState, batch: Batch, span: SpanResult, agent: AgentRe
     """What ended rows made, or why they made nothing, reaches the rows that need it."""
     client, lo, hi, outcome = state.clients[batch.client], span.lo, span.hi, span.outcome
     if outcome == VALUES_EACH:
-        return _supply_each(client, batch, span)
+        return _supply_each(state, client, batch, span)
     if outcome == FILED:
         return _ask_client(client, batch, lo, hi)
     moves: list[Move] = []
     if outcome == VALUES_LIST:
         for row in _waited_for(batch, lo, hi):
-            moves += _supply_element(client, batch, row, span)
+            moves += _supply_element(state, client, batch, row, span)
     elif outcome == STORED:
         if agent is not None:
             for row, size in zip(range(lo, hi), stored_sizes(span), strict=True):
@@ -215,10 +215,11 @@ def tell(out: Outgoing, batch: Batch, span: SpanResult) -> None:
             out.result(batch.client, part)
 
 
-def _supply_each(client: ClientRecord, batch: Batch, span: SpanResult) -> list[Move]:
+def _supply_each(state: ClusterState, client: ClientRecord, batch: Batch, span: SpanResult) -> list[Move]:
     """Values of rows, a payload each, become objects if other rows need them."""
     uses, waiters, objects, remaking = batch.task.uses, batch.waiters, client.values.objects, client.values.remaking
     moves: list[Move] = []
+    kept = 0
     for row, payload in enumerate(values_of(span), span.lo):
         expected = uses[row] if uses else 0
         waiting = waiters.pop(row, None) if waiters else None
@@ -230,9 +231,12 @@ def _supply_each(client: ClientRecord, batch: Batch, span: SpanResult) -> list[M
             moves.append(Reread(client, batch.id + row))
         if waiting or expected:
             references = len(waiting) if waiting else 0
-            objects[batch.id + row] = ObjectRecord(bytes(payload), references, expected=expected)
+            item = objects[batch.id + row] = ObjectRecord(bytes(payload), references, expected=expected)
+            kept += accounts.price_of_object(item)
         if waiting:
             moves += dependencies.fulfil(waiting)
+    if kept:
+        accounts.charge(state, client, kept)
     return moves
 
 
@@ -256,7 +260,7 @@ def _supply_stored(state: ClusterState, batch: Batch, row: int, size: int, agent
     return moves + dependencies.fulfil(waiting)
 
 
-def _supply_element(client: ClientRecord, batch: Batch, row: int, span: SpanResult) -> list[Move]:
+def _supply_element(state: ClusterState, client: ClientRecord, batch: Batch, row: int, span: SpanResult) -> list[Move]:
     """A row's value is an element of a list that becomes an object."""
     waiting = not_ended(batch.waiters.pop(row))
     if not waiting:
@@ -265,7 +269,7 @@ def _supply_element(client: ClientRecord, batch: Batch, row: int, span: SpanResu
     client.values.element_of[batch.id + row] = (list_id, row - span.lo)
     item = client.values.objects.get(list_id)
     if item is None:
-        item = client.values.objects[list_id] = ObjectRecord(bytes(span.body), elements=[])
+        item = lifetimes.put(state, client, list_id, ObjectRecord(bytes(span.body), elements=[]))
     item.references += len(waiting)
     assert item.elements is not None
     item.elements.append(batch.id + row)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from scaler.protocol.messages import Frame
 from scaler.scheduler.core import settling
+from scaler.scheduler.state import accounts
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, is_apart, lineage_of, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
@@ -18,13 +19,23 @@ from scaler.scheduler.state.object_records import NOBODY, ObjectRecord
 
 
 # ---- made and stored -------------------------------------------------------------------------------------------------
+def put(state: ClusterState, client: ClientRecord, object_id: int, item: ObjectRecord) -> ObjectRecord:
+    """A new object of a client. One that came with much else would have that stay, too, and is copied out of it."""
+    payload = item.payload
+    if type(payload) is memoryview and 2 * len(payload) < memoryview(payload.obj).nbytes:
+        item.payload = bytes(payload)
+    client.values.objects[object_id] = item
+    accounts.charge(state, client, accounts.price_of_object(item))
+    return item
+
+
 def add_stored(
     state: ClusterState, agent: AgentRecord, batch: Batch, row: int, size: int, references: int, expected: int = 0
 ) -> ObjectRecord:
     """A row's value is in an agent's store: a new object that so many need or are expected to, at least one."""
     client = state.clients[batch.client]
-    item = ObjectRecord(b"", references, expected=expected, size=size, source=(batch, row))
-    client.values.objects[batch.id + row] = item
+    made = ObjectRecord(b"", references, expected=expected, size=size, source=(batch, row))
+    item = put(state, client, batch.id + row, made)
     add_copy(state, client, agent, batch.id + row, item)
     lineage_of(batch).references += 1
     return item
@@ -68,6 +79,7 @@ def make_inline(state: ClusterState, client: ClientRecord, object_id: int, item:
         if agent is not None:
             release_at(state, agent, client.number, object_id, item.size)
     item.payload, item.size, item.copies, item.holders = payload, 0, NOBODY, NOBODY
+    accounts.charge(state, client, len(payload))
     client.values.lost.discard(object_id)
     if item.source is not None:
         batch, _ = item.source
@@ -104,6 +116,7 @@ def drop(state: ClusterState, client: ClientRecord, object_id: int, item: Object
     """Nobody needs an object: forget it, here and at the agents."""
     values, size = client.values, item.size or len(item.payload)
     del values.objects[object_id]
+    accounts.charge(state, client, -accounts.price_of_object(item))
     for number in item.holders:
         agent = state.agents.get(number)
         if agent is not None:
@@ -203,6 +216,7 @@ def _forget(state: ClusterState, client: ClientRecord, batch: Batch) -> list[Bat
     """Let go of what a batch needed; the batches that it does not need remembered any more."""
     task, values = batch.task, client.values
     batch.tally.batches -= 1
+    accounts.charge(state, client, -batch.price)
     unreference(state, client, task.function)
     if task.arguments:
         unreference(state, client, task.arguments)

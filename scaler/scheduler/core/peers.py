@@ -22,7 +22,7 @@ from scaler.scheduler.core import (
 from scaler.scheduler.core.events import Joined
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state import transitions
+from scaler.scheduler.state import accounts, transitions
 from scaler.scheduler.state.agent_records import AgentRecord, Host, Load
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -42,6 +42,7 @@ def join(state: ClusterState, out: Outgoing, joined: Joined, read_tries: int, ag
     if hello.role == Role.CLIENT:
         client = state.clients[number] = ClientRecord(number, hello.name, hello.boot_id, state.now, hello.session)
         client.root, client.store = roots.root_of(hello.session), hello.store
+        client.is_resident = is_resident
         out.sent[number] = 0
         roots.join(state, client)
         returning.join_client(state, out, client, hello, agent_timeout, is_resident)
@@ -140,6 +141,7 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
             withdrawing.forget_client(agent, client.number)
             out.send(number, ClientDeparture(client.number, stays=stays))
     lifetimes.forget_holders(state, client)
+    accounts.charge(state, client, -client.kept)
     client.remembered.clear()
     client.graphs.clear()
     client.values.clear()

@@ -16,7 +16,7 @@ from scaler.protocol.results import SpanResult, spans_of
 from scaler.scheduler.core import admission, dependencies, late_rows, lifetimes, lineage
 from scaler.scheduler.core.moves import Move, Route
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state import transitions
+from scaler.scheduler.state import accounts, transitions
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, DONE, WAITING, Batch, lineage_of
 from scaler.scheduler.state.client_records import ClientRecord
@@ -38,6 +38,7 @@ class Rebuilding:
         self._client = client
         returning = state.returning
         record = returning.clients.pop(client.number)
+        accounts.charge(state, client, -record.kept)
         if record.expected:
             missing = ", ".join(map(str, sorted(record.expected)))
             out.log(
@@ -224,8 +225,8 @@ class Rebuilding:
         source: tuple[Batch, int] | None = None,
     ) -> None:
         values = self._client.values
-        item = ObjectRecord(b"", int(held), held, expected, size=size, source=source)
-        values.objects[value] = item
+        made = ObjectRecord(b"", int(held), held, expected, size=size, source=source)
+        item = lifetimes.put(self._state, self._client, value, made)
         values.lost.add(value)
         values.has_stored = True
         for agent in agents:

@@ -153,7 +153,7 @@ def _become_inline(
     """This time the value is small: it travels inside messages."""
     if item is None:
         if waiting:
-            client.values.objects[value] = ObjectRecord(bytes(payload), waiting)
+            lifetimes.put(state, client, value, ObjectRecord(bytes(payload), waiting))
         return
     if not item.is_stored:
         return  # its client has sent it since

@@ -28,6 +28,7 @@ from scaler.protocol.messages import (
 from scaler.scheduler.core import late_rows, lifetimes, placement
 from scaler.scheduler.core.events import LookFor, Vanished
 from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state import accounts
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -160,6 +161,9 @@ def put_aside(state: ClusterState, client: int, message: Message) -> bool:
     if record is None or type(message) in AT_ONCE:
         return False
     record.messages.append(message)
+    kept = accounts.price_of_message(message)
+    record.kept += kept
+    accounts.charge(state, state.clients[client], kept)
     record.stir(state.now)
     record.has_repeated = record.has_repeated or type(message) is ClientReturn
     return True
@@ -233,7 +237,7 @@ def lose_agent(state: ClusterState, agent: AgentRecord) -> None:
 def lose_client(state: ClusterState, out: Outgoing, number: int) -> None:
     """A client is gone, or does not come: nobody wants what agents have of it."""
     returning = state.returning
-    returning.clients.pop(number, None)
+    returning.clients.pop(number, None)  # what is on its account for that goes with the rest
     returning.absent.pop(number, None)
     returning.mail.pop(number, None)
     for agent in list(returning.holdings.get(number, ())):

@@ -55,6 +55,7 @@ from scaler.scheduler.core import (
     agent_heartbeats,
     balancing,
     batch_cost,
+    crowding,
     defects,
     draining,
     lifetimes,
@@ -120,6 +121,8 @@ class Limits:
     protected: bool
     #: bytes
     max_message_bytes: int = defaults.MAX_MESSAGE_BYTES
+    #: bytes of memory that tasks and objects of all clients may take here; no option: it follows from the machine's
+    kept_bytes: int = 1 << 62
 
 
 class SchedulerCore:
@@ -140,6 +143,8 @@ class SchedulerCore:
         self._doubt: Exception | None = None
         self._out = out = Outgoing(self.stories, limits.max_message_bytes)
         self._worklist = Worklist(state, out, limits.retries_on_loss)
+        #: bytes of memory that tasks and objects take at which it is looked who has most
+        self._crowded = int(limits.kept_bytes * crowding.WARNED)
         self._next_check: float | None = None
         #: a client has ended the cluster
         self._is_ending = False
@@ -220,6 +225,8 @@ class SchedulerCore:
         awaited = state.returning
         if awaited.clients or awaited.absent or (state.roots.awaited and roots.are_due(state)):
             self._attend_to_returning()
+        if state.kept > self._crowded:
+            self._attend_to_crowd()
         if state.leaving:
             draining.attend(state, self._out)
         if state.unsorted:
@@ -324,7 +331,7 @@ class SchedulerCore:
             self._contain(error)
             return
         except ProtocolError as problem:  # what it says can't be
-            self._lost(number, f"sent {problem}", is_told=True)
+            self._refuse_said(number, problem)
             return
         except Exception as error:
             self._blame(number, f"a {type(message).__name__}", error)
@@ -347,6 +354,33 @@ class SchedulerCore:
         for batch, error in unsendable:
             if batch.client in self.state.clients:
                 self._blame(batch.client, f"batch {batch.id}", error)
+
+    def _make_room(self, client: ClientRecord, message: Task | ObjectAnnounce) -> None:
+        """Give up those who have more kept than this client with what it is about to say, until that can be kept, too.
+
+        Raises `TooMuch` if it has most itself.
+        """
+        state, limit = self.state, self._limits.kept_bytes
+        more = crowding.coming_with(state, client, message, limit)
+        while state.kept + more > limit:
+            most = crowding.largest(state)
+            if most is None or most.kept <= client.kept + more:
+                raise crowding.TooMuch(crowding.words(state, client, limit, more))
+            self._give_up(most)
+
+    def _attend_to_crowd(self) -> None:
+        """Give up who has most kept as long as all have too much; tell of it in time."""
+        state, limit = self.state, self._limits.kept_bytes
+        while state.kept > limit:
+            most = crowding.largest(state)
+            assert most is not None
+            self._give_up(most)
+        if state.kept > self._crowded:
+            crowding.warn(state, self._out, limit)
+            self._crowded = limit  # until it is looked who is silent: not in each step
+
+    def _give_up(self, client: ClientRecord) -> None:
+        self._refuse_said(client.number, crowding.TooMuch(crowding.words(self.state, client, self._limits.kept_bytes)))
 
     def _publish(self) -> None:
         """Make snapshots for monitors; should that meet a defect, no monitor stays."""
@@ -393,7 +427,10 @@ class SchedulerCore:
     def _refuse(self, number: int, message: Message) -> None:
         self._lost(number, f"sent {type(message).__name__}, which is not its to send", is_told=True)
 
-    def _lost(self, number: int, reason: str, is_told: bool = False) -> None:
+    def _refuse_said(self, number: int, problem: ProtocolError) -> None:
+        self._lost(number, f"sent {problem}", is_told=True, is_final=isinstance(problem, crowding.TooMuch))
+
+    def _lost(self, number: int, reason: str, is_told: bool = False, is_final: bool = False) -> None:
         state, client, agent = self.state, self.state.clients.get(number), self.state.agents.get(number)
         monitor = state.monitors.get(number)
         if client is not None:
@@ -406,7 +443,7 @@ class SchedulerCore:
             peers.drop_monitor(state, self._out, monitor, reason)
         else:
             return
-        self._out.effects.append(Forget(number, reason, is_told))
+        self._out.effects.append(Forget(number, reason, is_told, is_final))
 
     # ---- after another scheduler -----------------------------------------------------------------------------------
     def _attend_to_returning(self) -> None:
@@ -420,7 +457,7 @@ class SchedulerCore:
             try:
                 self._rebuild(client)
             except ProtocolError as problem:
-                self._lost(number, f"sent {problem}", is_told=True)
+                self._refuse_said(number, problem)
                 continue
             except Exception as error:
                 self._blame(number, "work of another scheduler", error)
@@ -490,6 +527,7 @@ class SchedulerCore:
     def _check_liveness(self) -> None:
         assert self._next_check is not None
         late, self._next_check = self.state.now - self._next_check, None
+        self._crowded = int(self._limits.kept_bytes * crowding.WARNED)
         peer_timeouts.forgive(self.state, late)
         peer_timeouts.tidy(self.state)
         limits = self._limits
@@ -529,9 +567,13 @@ class SchedulerCore:
         task.client = client.number
         if task.batch not in client.batches:
             batch_cost.check_client(client.values, task)
+            if task.rows + len(task.dependencies) > crowding.FEW and not client.is_resident:
+                self._make_room(client, task)
             task.root = roots.note(self.state, client, task.root, self._limits.client_timeout)
 
     def _object_announce(self, client: ClientRecord, message: ObjectAnnounce) -> list[Move]:
+        if len(message.ids) > crowding.FEW and not client.is_resident:
+            self._make_room(client, message)
         tries = self._limits.retries_on_loss
         return stored_objects.take_from_client(self.state, self._out, client, message, tries)
 

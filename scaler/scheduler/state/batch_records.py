@@ -152,6 +152,8 @@ class Batch:
     place: array[int]
     #: rows that have not ended
     left: int
+    #: bytes that are on its client's account for it
+    price: int = 0
     #: slots that each row takes at an agent while it runs
     slots: int = 1
     #: others had work when it came: an agent without rows of its share gets some beyond its window

@@ -159,6 +159,12 @@ class ClientRecord:
     unmet_lines: LineLimit = field(default_factory=lambda: LineLimit(UNMET_LINES))
     #: its rows are held back, as it cancels them one by one
     is_cancelling: bool = False
+    #: bytes of memory that are kept here for it; see `accounts.py`
+    kept: int = 0
+    #: it is in the scheduler's process and may keep what it likes: its rows are in the journal
+    is_resident: bool = False
+    #: the log has told that it keeps the most
+    is_told_to_keep: bool = False
 
     @property
     def is_held(self) -> bool:

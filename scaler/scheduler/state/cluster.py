@@ -67,6 +67,8 @@ class ClusterState:
     unsorted: dict[AgentRecord, None] = field(default_factory=dict)
     #: of all batches that were ever admitted; nothing is more urgent than anything else unless it is above this
     lowest_urgency: int = 2**47
+    #: bytes of memory that are kept here for all clients, but for residents; see `accounts.py`
+    kept: int = 0
     #: rows may be handed out: this is the scheduler that leads, and hears the agents that count
     hands_out: bool = True
     #: why it may not, in words

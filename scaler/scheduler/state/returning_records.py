@@ -28,8 +28,9 @@ class ReturningClient:
     look: float = math.inf
     #: when something of what it says again has come last, seconds; infinite: nobody asks how long it takes
     heard: float = math.inf
-    #: what it has said, in order
+    #: what it has said, in order, and bytes that are on its account for that
     messages: list[Message] = field(default_factory=list)
+    kept: int = 0
     #: it has said all that it said to the last scheduler
     has_repeated: bool = False
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from scaler.common.findings import Finding
 from scaler.common.spans import joined
 from scaler.protocol.codes import NO_ROOT, WithdrawalKind
+from scaler.scheduler.state.accounts import price_of_object
 from scaler.scheduler.state.agent_groups import LOOKS
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, demand_words, is_apart
@@ -93,6 +94,9 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         yield Finding("agents that are gone count as having room, or rows to give back")
     if state.workers != sum(agent.load.workers for agent in state.agents.values()):
         yield Finding(f"{state.workers} workers in the cluster, and another number at its agents")
+    kept = sum(client.kept for client in state.clients.values() if not client.is_resident)
+    if state.kept != kept:
+        yield Finding(f"{state.kept} bytes are kept for all clients, and {kept} are on their accounts")
 
 
 def _tallies(client: ClientRecord) -> Iterator[Finding]:
@@ -162,6 +166,7 @@ def thorough(state: ClusterState) -> Iterator[Finding]:
     yield from _places(state)
     yield from _withdrawals(state)
     for client in state.clients.values():
+        yield from _account(state, client)
         yield from _references(client)
         yield from _waiting(client)
         yield from _holders(state, client)
@@ -192,6 +197,15 @@ def _places(state: ClusterState) -> Iterator[Finding]:
                 yield Finding(f"batch {batch.id} is remembered, and not all of its rows have ended", batch.id)
     for batch, spans in queued.items():
         yield Finding(f"rows {spans} of batch {batch.id} are queued, and it has ended", batch.id)
+
+
+def _account(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
+    known = (*client.batches.values(), *client.remembered.values())
+    aside = state.returning.clients.get(client.number)
+    kept = sum(batch.price for batch in known) + sum(map(price_of_object, client.values.objects.values()))
+    kept += 0 if aside is None else aside.kept
+    if client.kept != kept:
+        yield Finding(f"client {client.number}: {client.kept} bytes are on its account, {kept} are kept")
 
 
 def _withdrawals(state: ClusterState) -> Iterator[Finding]:

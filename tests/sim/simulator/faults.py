@@ -60,6 +60,8 @@ class Mix:
     walltime: float = 0.0
     #: how often a row may be lost
     retries_on_loss: int = 3
+    #: bytes that all clients together may have kept: whoever has most is given up, and its program ends
+    kept_bytes: int = 1 << 62
     #: a message is lost, or comes late, without its connection breaking
     drop: float = 0.0
     late: float = 0.0
@@ -215,6 +217,18 @@ MIXES = {
             without=frozenset({"cancels", "timeouts", "memory"}),
         ),
         Mix("restarts", kill_scheduler=3, local_agent=False, late_reads=0.3),
+        Mix(
+            "crowded",
+            kept_bytes=30_000,
+            durable=2,
+            kill_worker=2,
+            kill_agent=0.5,
+            kill_scheduler=1,
+            snap=2,
+            late_reads=0.3,
+            local_agent=False,
+            without=frozenset({"nested"}),
+        ),
         Mix("missed clients", miss_client=2, drain_agent=1, local_agent=False, wild=0.4),
         Mix("durable", kill_scheduler=3, kill_worker=2, durable=4),
         Mix(

@@ -9,4 +9,5 @@ from scaler.scheduler.core.scheduler_core import Limits
 
 def default_limits(**changes: Any) -> Limits:
     """The limits of a scheduler that was told nothing but these."""
-    return Limits(**{field.name: getattr(SchedulerConfig, field.name) for field in fields(Limits)} | changes)
+    options = [field.name for field in fields(Limits) if hasattr(SchedulerConfig, field.name)]
+    return Limits(**{name: getattr(SchedulerConfig, name) for name in options} | changes)

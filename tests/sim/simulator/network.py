@@ -311,6 +311,10 @@ class Line:
                 said = self._initiator.reject(str(error))
             if isinstance(said, (Rejected, Broken)):
                 self.drop(said.reason)
+                if self._initiator.is_final:
+                    self.process.world.note(self.process.name, "ends: what it says is refused for good")
+                    self.process.die()
+                    break
             elif said is not None:
                 heard.append(said)
                 if isinstance(said, Established):

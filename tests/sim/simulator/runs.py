@@ -141,7 +141,7 @@ class Cluster:
                 self.start_at(site)
             return
         self.restarts += 1
-        limits = default_limits(retries_on_loss=self.mix.retries_on_loss)
+        limits = default_limits(retries_on_loss=self.mix.retries_on_loss, kept_bytes=self.mix.kept_bytes)
         self._server = Server(self.world, self.network, limits, self.add_store, self.heartbeat)
         self._server.is_listening = self._is_listening
         if self.mix.durable:
@@ -161,7 +161,7 @@ class Cluster:
         if site in self.network.servers:
             return
         self.restarts += 1
-        limits = default_limits(retries_on_loss=self.mix.retries_on_loss)
+        limits = default_limits(retries_on_loss=self.mix.retries_on_loss, kept_bytes=self.mix.kept_bytes)
         server = Server(
             self.world, self.network, limits, lambda: self.add_store(site), self.heartbeat, site, self.pair,
             succession or self.pair.succession_at(site), self.start_at,

@@ -67,6 +67,7 @@ class CheckedCore(SchedulerCore):
         if not is_quiet:
             note_answers(self._world, self.state, events)
         effects = super().handle(events, now)
+        require(self.state.kept <= self._limits.kept_bytes, "more is kept than may be")
         if not self._world.skips(is_quiet):
             check_scheduler(self._world, self, self._mirror)
         for effect in effects:
