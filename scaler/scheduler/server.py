@@ -199,9 +199,9 @@ class Server:
 
         seen = snapshot(self._core.state)
         logger.info(
-            "Scheduler: holds %d clients, %d agents, %d rows, %d queued, %d at agents, %d objects",
+            "Scheduler: holds %d clients, %d agents, %d rows, %d queued, %d at agents, %d objects; keeps %s",
             len(seen.clients), len(seen.agents), seen.waiting + seen.queued + seen.at_agents, seen.queued,
-            seen.at_agents, sum(client.objects for client in seen.clients),
+            seen.at_agents, sum(client.objects for client in seen.clients), crowding.megabytes(self._core.state.kept),
         )  # fmt: skip
         known = [(function.duration_us, function.name) for function in seen.functions if function.duration_us]
         functions = ", ".join(f"{name} {each / 1e3:,.3f} ms" for each, name in nlargest(10, known))

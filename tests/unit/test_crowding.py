@@ -8,9 +8,11 @@ from simulator.checks import check_scheduler
 from simulator.scripted import FakeScheduler, as_heard, graph, result, spans, task
 from simulator.world import World
 
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     CANCELLED,
     EACH,
+    ERROR,
     GRAPH,
     INLINE,
     KEEP,
@@ -203,6 +205,43 @@ def test_an_account_is_empty_when_all_is_over() -> None:
     assert record.kept == alone
     fake.say(client, task(400, 5), ClientClear())
     assert record.kept == fake.core.state.kept == 0
+
+
+def test_batches_of_a_graph_that_are_over_hold_nothing_until_all_of_it_is() -> None:
+    fake = FakeScheduler(kept_bytes=100 * MB)
+    client = fake.client()
+    fake.say(client, task(1 << 20, 1, flags=KEEP, graph=7, capabilities=("nowhere",)))
+
+    def cancelled(first: int) -> None:
+        for batch in range(first, first + 200):
+            fake.say(client, as_heard(task(batch, 1, flags=KEEP, graph=7, bodies=[b"x" * 1_000], sizes=u32([1_000]))))
+            fake.say(client, TaskCancel(spans(Spans, 0, (batch, 0, 1))))
+        fake.heard(client)
+        fake.effects.clear()
+
+    cancelled(1_000)
+    tracemalloc.start()
+    try:
+        cancelled(2_000)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert fake.core.state.clients[client].outstanding == 1
+    assert taken < 200 * 1_000
+    check_scheduler(World(0), fake.core)
+
+
+def test_errors_for_rows_that_have_not_come_count_too() -> None:
+    fake = FakeScheduler(1, kept_bytes=MB)
+    client = fake.client()
+    made = graph(100, [[]], [0])
+    made.uses = u32([1])
+    fake.say(client, made)
+    record = ErrorRecord(ErrorKind.RAISED, exception=b"x" * MB).encode()
+    fake.report(fake.agents[0], client, SpanResult(100, 0, 1, ERROR, 100, 0, u32([len(record)]), record))
+    (end,) = forgotten(fake)
+    assert (end.number, end.is_final) == (client, True)
+    assert not fake.core.state.kept
 
 
 def _lone(number: int) -> Message:

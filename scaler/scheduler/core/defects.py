@@ -30,7 +30,7 @@ def end_batch(state: ClusterState, out: Outgoing, error: IllegalMove, story: lis
                 continue
             told = out.with_story(batch, row, record)
             finishing.tell(out, batch, finishing.error_span(batch, row, told))
-            moves += dependencies.fail_dependents(client, batch, row, told)
+            moves += dependencies.fail_dependents(state, client, batch, row, told)
         lifetimes.release_needs(state, client, batch, range(lo, hi))
     lifetimes.end_batch(state, client, batch)
     return moves

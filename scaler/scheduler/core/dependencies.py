@@ -43,7 +43,7 @@ def await_needs(
             continue
         record, waits, is_at_agent = None, (batch, row), there is not None and bool(there[row])
         for value in wanted:
-            record = _await_value(client, waits, value, moves, unknown, is_at_agent) or record
+            record = _await_value(state, client, waits, value, moves, unknown, is_at_agent) or record
         if record is not None:
             failures.append(Fail(batch, row, record))
     if unknown:
@@ -68,7 +68,13 @@ def ready(batch: Batch, failures: list[Fail]) -> Iterator[tuple[int, int]]:
 
 
 def _await_value(
-    client: ClientRecord, waits: Row, value: int, moves: list[Move], unknown: list[int], is_at_agent: bool
+    state: ClusterState,
+    client: ClientRecord,
+    waits: Row,
+    value: int,
+    moves: list[Move],
+    unknown: list[int],
+    is_at_agent: bool,
 ) -> Frame | None:
     """Let a row wait for a value unless it is there; the error record if it never will be.
 
@@ -92,6 +98,7 @@ def _await_value(
             values.failed[value] = record, others - 1
         elif batch.reserves(value):
             del values.failed[value]
+            accounts.charge(state, client, -accounts.price_of_failure(record))
         return record
     source = _batch_of(client, value)
     if source is not None and source.place[value - source.id] != DONE:
@@ -215,7 +222,7 @@ def fulfil(waiting: list[Row]) -> list[Move]:
     return moves
 
 
-def fail_dependents(client: ClientRecord, batch: Batch, row: int, record: Frame) -> list[Move]:
+def fail_dependents(state: ClusterState, client: ClientRecord, batch: Batch, row: int, record: Frame) -> list[Move]:
     """The rows that fail with this one; dependents that have not come yet will find the record."""
     waiting = not_ended(batch.waiters.pop(row, ())) if batch.waiters else []
     uses = batch.task.uses
@@ -223,7 +230,11 @@ def fail_dependents(client: ClientRecord, batch: Batch, row: int, record: Frame)
     if uses:
         others = expected_yet(waiting, value, uses[row])
         if others:
+            before = client.values.failed.get(value)
+            if before is not None:
+                accounts.charge(state, client, -accounts.price_of_failure(before[0]))
             client.values.failed[value] = record, others
+            accounts.charge(state, client, accounts.price_of_failure(record))
     if value not in client.values.remaking:
         return fail_all(waiting, record)
     return [Reread(client, value), *fail_all(waiting + take_those_run_again(client, value), record)]

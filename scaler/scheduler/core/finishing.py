@@ -78,7 +78,7 @@ def fail(state: ClusterState, out: Outgoing, move: Fail) -> list[Move]:
         return recomputing.fail_row(state, batch, row, record)
     record = out.with_story(batch, row, record)
     tell(out, batch, error_span(batch, row, record))
-    moves = dependencies.fail_dependents(state.clients[batch.client], batch, row, record)
+    moves = dependencies.fail_dependents(state, state.clients[batch.client], batch, row, record)
     _let_go(state, batch, row, row + 1)
     return moves
 
@@ -91,7 +91,7 @@ def cancel(state: ClusterState, out: Outgoing, batch: Batch, spans: list[tuple[i
     if len(spans) > 1 and _is_plain(batch):
         transitions.end_queued(state, batch, spans, Cause.CANCELLED)
         out.cancelled(batch.client, batch.id, spans)
-        failures = _fail_dependents(state.clients[batch.client], batch, spans)
+        failures = _fail_dependents(state, state.clients[batch.client], batch, spans)
         if not batch.left:
             lifetimes.end_batch(state, state.clients[batch.client], batch)
         return failures
@@ -109,14 +109,16 @@ def _is_plain(batch: Batch) -> bool:
     )  # fmt: skip
 
 
-def _fail_dependents(client: ClientRecord, batch: Batch, spans: list[tuple[int, int]]) -> list[Move]:
+def _fail_dependents(
+    state: ClusterState, client: ClientRecord, batch: Batch, spans: list[tuple[int, int]]
+) -> list[Move]:
     """The rows that fail since these, which they need, were cancelled."""
     if not (batch.waiters or batch.task.uses or client.values.remaking):
         return []
     record = dependency_cancelled(batch.function.name).encode()
     return [
         move for lo, hi in spans for row in range(lo, hi)
-        for move in dependencies.fail_dependents(client, batch, row, record)
+        for move in dependencies.fail_dependents(state, client, batch, row, record)
     ]  # fmt: skip
 
 
@@ -201,7 +203,7 @@ def _pass_on(state: ClusterState, batch: Batch, span: SpanResult, agent: AgentRe
     else:
         record = span.body if outcome == ERROR else dependency_cancelled(batch.function.name).encode()
         for row in range(lo, hi):
-            moves += dependencies.fail_dependents(client, batch, row, record)
+            moves += dependencies.fail_dependents(state, client, batch, row, record)
     return moves
 
 
@@ -231,8 +233,8 @@ def _supply_each(state: ClusterState, client: ClientRecord, batch: Batch, span: 
             moves.append(Reread(client, batch.id + row))
         if waiting or expected:
             references = len(waiting) if waiting else 0
-            item = objects[batch.id + row] = ObjectRecord(bytes(payload), references, expected=expected)
-            kept += accounts.price_of_object(item)
+            objects[batch.id + row] = ObjectRecord(bytes(payload), references, expected=expected)
+            kept += accounts.OBJECT + len(payload)
         if waiting:
             moves += dependencies.fulfil(waiting)
     if kept:

@@ -5,6 +5,7 @@ acknowledged the last of those, the agent's message is settled. All is counted i
 """
 
 from scaler.protocol.messages import Settled, u32, u64
+from scaler.scheduler.state import accounts
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch
 from scaler.scheduler.state.client_records import ClientRecord
@@ -46,20 +47,22 @@ def forget_agent(client: ClientRecord, number: int) -> None:
 
 def end_batch(state: ClusterState, client: ClientRecord, batch: Batch) -> None:
     """A batch is over; those of a graph are over together, since each may need what another has made."""
-    over = [batch]
+    over = [(batch.id, batch.kept_at)] if batch.kept_at else []
     if batch.keeps:
         graph = client.graphs[batch.task.graph]
         graph.known -= 1
-        graph.over.append(batch)
+        graph.over += over
+        accounts.charge(state, client, accounts.OVER * len(over))
         if graph.known:
             return
         del client.graphs[batch.task.graph]
         over = graph.over
-    for each in over:
-        for number in each.kept_at or ():
+        accounts.charge(state, client, -accounts.OVER * len(over))
+    for batch_id, kept_at in over:
+        for number in kept_at:
             agent = state.agents.get(number)
             if agent is not None:
-                agent.over.append((client.number, each.id))
+                agent.over.append((client.number, batch_id))
 
 
 def take_message(agent: AgentRecord) -> Settled | None:

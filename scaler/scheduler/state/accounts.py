@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import fields
 
-from scaler.protocol.messages import KEEP, Message, ObjectAnnounce, Task
+from scaler.protocol.messages import KEEP, Frame, Message, ObjectAnnounce, Task
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.object_records import ObjectRecord
@@ -28,8 +28,10 @@ NEEDING_ROW = 270
 NEED = 60
 #: of each value that a row needs and that nobody here has: its client is asked for it
 UNKNOWN = 200
-#: of an object, with who has it
+#: of an object, with who has it; of an error that rows are to find which have not come
 OBJECT = 400
+#: of a batch that is over, until all of its graph is, if agents keep how its rows ended
+OVER = 350
 #: of a message that is put aside, beside its columns and what it carries
 MESSAGE = 500
 
@@ -60,6 +62,11 @@ def price_of_rows(task: Task) -> int:
 def price_of_object(item: ObjectRecord) -> int:
     """What an object takes as it is."""
     return OBJECT + len(item.payload)
+
+
+def price_of_failure(record: Frame) -> int:
+    """What an error record takes that is kept for rows that have not come."""
+    return OBJECT + len(record)
 
 
 def price_of_message(message: Message) -> int:

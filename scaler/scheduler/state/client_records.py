@@ -67,7 +67,8 @@ class GraphBatches:
     """The batches of a graph, of whose rows agents keep how they ended until all are over."""
 
     known: int = 0
-    over: list[Batch] = field(default_factory=list)
+    #: of those: the id, and the numbers of the agents; none of batches of which no agent keeps anything
+    over: list[tuple[int, set[int]]] = field(default_factory=list)
 
 
 @record

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from scaler.common.findings import Finding
 from scaler.common.spans import joined
 from scaler.protocol.codes import NO_ROOT, WithdrawalKind
-from scaler.scheduler.state.accounts import price_of_object
+from scaler.scheduler.state.accounts import OVER, price_of_failure, price_of_object
 from scaler.scheduler.state.agent_groups import LOOKS
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, demand_words, is_apart
@@ -203,6 +203,8 @@ def _account(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
     known = (*client.batches.values(), *client.remembered.values())
     aside = state.returning.clients.get(client.number)
     kept = sum(batch.price for batch in known) + sum(map(price_of_object, client.values.objects.values()))
+    kept += sum(price_of_failure(record) for record, _ in client.values.failed.values())
+    kept += OVER * sum(len(graph.over) for graph in client.graphs.values())
     kept += 0 if aside is None else aside.kept
     if client.kept != kept:
         yield Finding(f"client {client.number}: {client.kept} bytes are on its account, {kept} are kept")
