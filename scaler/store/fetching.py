@@ -8,13 +8,15 @@ A chunk is in its fetch's pool until it is asked of a line; it goes back when th
 Each line has a window: so many chunks are asked at a time, more of a source by a long way (see `window`). A source may
 name another store for a chunk instead of sending it (see `serving`); that store becomes a part, too, which is asked
 only for what it was named for, and a chunk that does not come from there within a short time is asked of the source
-again, which is told not to name that store.
+again, which is told not to name that store. A source for whose chunk a useless one was named, or that would have to be
+told of many, is asked to send by itself: one that names another all the same has its connection closed.
 
 Connections take descriptors: beyond `MOST_LINES` one that no fetch needs makes room for the next, that of who was heard
 least lately. If there is none, a named store is not asked, and a source not yet, but by a fetch that has no other.
 
-A store that was reached before is tried again until nothing was heard from it for `patience` seconds; others at once
-no more. A fetch ends when it has all, or when no source is left.
+A store that was reached before is tried again until nothing was heard from it for `patience` seconds, or it has
+answered nothing for so long since a connection was lost; others at once no more. A fetch ends when it has all, or when
+no source is left.
 """
 
 from collections import deque
@@ -23,7 +25,7 @@ from typing import NamedTuple, TypeAlias
 
 from scaler.store.layout import Key
 from scaler.store.window import Window
-from scaler.store.wire import chunks_of
+from scaler.store.wire import LONGEST_WAIT, chunks_of
 
 #: chunks asked of a store at a time that was named
 NAMED_WINDOW = 4
@@ -31,6 +33,10 @@ NAMED_WINDOW = 4
 _MOST_ASKED = 48
 #: named stores of one fetch that are connected to
 MAX_NAMED = 32
+#: stores that a source is told not to name; if there are more, it is to name none
+MAX_LISTED = 64
+#: characters of an address that another store names, at most: many of them have to fit into one message
+LONGEST_ADDRESS = 255
 #: connections that there are at a time, and one more for each fetch that has no other source
 MOST_LINES = 64
 #: seconds for which a chunk waits for the connection to a store that was named for it
@@ -88,10 +94,12 @@ Effect: TypeAlias = Connect | Hang | Ask | Tell | Ended
 class _Line:
     __slots__ = (
         "address",
+        "alone",
         "asked",
         "connecting",
         "heard",
         "hungry",
+        "lost_at",
         "ready",
         "retry_at",
         "since",
@@ -110,10 +118,14 @@ class _Line:
         self.was_ready = False
         #: what was asked and not answered yet, and when
         self.asked: dict[tuple[Key, int], float] = {}
+        #: those of them for which no other store may be named
+        self.alone: set[tuple[Key, int]] = set()
         #: when an answer came last, or the first of what is asked now was asked
         self.heard = now
         #: how many are asked at a time while it is a source
         self.window = Window()
+        #: when a connection was lost first since it has answered something
+        self.lost_at: float | None = None
         #: when to connect again
         self.retry_at: float | None = None
         #: fetches that have a part here
@@ -155,7 +167,7 @@ class _Part:
 
 
 class _Fetch:
-    __slots__ = ("avoid", "have", "key", "left", "parts", "pool", "size", "tag", "troubles")
+    __slots__ = ("alone", "avoid", "have", "key", "left", "parts", "pool", "size", "tag", "troubles")
 
     def __init__(self, key: Key, size: int, first: int) -> None:
         self.key = key
@@ -171,8 +183,10 @@ class _Fetch:
         self.pool = deque(range(first, count))
         self.pool.extend(range(first))
         self.parts: dict[str, _Part] = {}
-        #: stores that should not be named again
+        #: stores that should not be named again; once there are `MAX_LISTED` it does not matter which
         self.avoid: dict[str, None] = {}
+        #: chunks for which a store of no use was named: a source is to send them by itself
+        self.alone: set[int] = set()
         #: why sources were dropped
         self.troubles: dict[str, str] = {}
 
@@ -202,7 +216,7 @@ class Fetching:
             self._unreachable = {
                 address: when for address, when in self._unreachable.items() if now - when < _UNREACHABLE
             }
-            fetch.avoid.update(dict.fromkeys(self._unreachable))
+            fetch.avoid.update(dict.fromkeys(list(self._unreachable)[-MAX_LISTED // 2 :]))
         for address in sources:
             part = fetch.parts.get(address)
             if part is not None:
@@ -248,9 +262,11 @@ class Fetching:
             self._unreachable[address] = now
         line.stalled.clear()
         asked, line.asked = line.asked, {}
+        line.alone.clear()
         for key, index in asked:
             self._give_back(key, index)
-        again = line.was_ready and not final and now - line.heard < self.patience
+        line.lost_at = now if line.lost_at is None else line.lost_at
+        again = line.was_ready and not final and now - min(line.heard, line.lost_at) < self.patience
         for key in list(line.users):
             fetch = self._fetches[key]
             if not again or fetch.parts[address].named:
@@ -288,18 +304,21 @@ class Fetching:
 
     def elsewhere(self, address: str, key: Key, index: int, other: str, now: float, *, usable: bool = True) -> None:
         """Another store has this chunk; it is not asked unless it is `usable`. Raises ValueError if nobody asked."""
-        self._answered(address, key, index, now)
+        if self._answered(address, key, index, now):
+            raise ValueError(f"{address} names another store for what it was to send by itself")
         fetch = self._wanting(key, index)
         if fetch is None:
             return
         part = fetch.parts.get(other)
         is_strange = part is None and (not usable or other in ("", self.own) or other in fetch.avoid)
         if is_strange or not self._may_reach(other):
-            fetch.avoid[other] = None
+            self._avoid(fetch, other)
+            fetch.alone.add(index)
             self._give_back(key, index)
             return
         if part is None:
             if self._named(fetch) >= MAX_NAMED:
+                fetch.alone.add(index)
                 self._give_back(key, index)
                 return
             part = self._add_part(fetch, other, True, now)
@@ -321,11 +340,13 @@ class Fetching:
         if line is None:
             return
         line.heard = now
-        asked = [index for of, index in line.asked if of == key]
+        asked = {index: when for (of, index), when in line.asked.items() if of == key}
         if asked and key not in line.stalled:
             line.stalled[key] = None
             for index in reversed(asked):
                 self._give_back(key, index)
+        elif asked and key in line.users and now - max(asked.values()) >= LONGEST_WAIT:
+            self._drop(self._fetches[key], address, f"has not made it ready in {LONGEST_WAIT:g} s")
 
     def stirs(self, address: str, now: float) -> None:
         """A part of an answer has come of that store: on a narrow way a chunk takes longer than the patience."""
@@ -444,9 +465,14 @@ class Fetching:
                 line.heard = now
             before = (key, index) in line.asked  # by a fetch that was cancelled
             line.asked[key, index] = now
-            if not before:
-                others, only = ((), False) if referred else self._others(fetch, line.address)
-                self._effects.append(Ask(line.address, key, index, referred or part.named, others, only))
+            if before:
+                continue
+            is_alone = referred or part.named or index in fetch.alone
+            others, only = ((), False) if is_alone else self._others(fetch, line.address)
+            if is_alone or len(others) > MAX_LISTED:
+                line.alone.add((key, index))
+                is_alone, others = True, ()
+            self._effects.append(Ask(line.address, key, index, is_alone, others, only))
 
     def _others(self, fetch: _Fetch, source: str) -> tuple[tuple[str, ...], bool]:
         """Stores that a source should not name, since they are of no use or asked anyway; or the only ones to name."""
@@ -456,6 +482,10 @@ class Fetching:
         asked = [address for address, part in fetch.parts.items() if not part.named and address != source]
         return (*fetch.avoid, *asked), False
 
+    def _avoid(self, fetch: _Fetch, address: str) -> None:
+        if len(fetch.avoid) <= MAX_LISTED and len(address) <= LONGEST_ADDRESS:
+            fetch.avoid[address] = None
+
     def _next(self, fetch: _Fetch, part: _Part) -> int | None:
         for queue in (part.todo,) if part.named else (part.todo, fetch.pool):
             while queue:
@@ -464,18 +494,22 @@ class Fetching:
                     return index
         return None
 
-    def _answered(self, address: str, key: Key, index: int, now: float) -> None:
+    def _answered(self, address: str, key: Key, index: int, now: float) -> bool:
+        """Whether the store that has answered was to send it by itself. Raises ValueError if nobody asked."""
         line = self._lines.get(address)
         asked = None if line is None else line.asked.pop((key, index), None)
         if line is None or asked is None:
             raise ValueError(f"an answer that nobody asked {address} for")
-        line.heard = now
+        was_alone = (key, index) in line.alone
+        line.alone.discard((key, index))
+        line.heard, line.lost_at = now, None
         if key not in line.stalled:
             line.window.note(now - asked)
         else:
             del line.stalled[key]
             if key in line.users:
                 line.hungry[key] = None
+        return was_alone
 
     def _wanting(self, key: Key, index: int) -> _Fetch | None:
         """The fetch that lacks a chunk; it may have been asked for by an earlier one, when the object was larger."""
@@ -499,7 +533,7 @@ class Fetching:
         line = self._lines[address]
         line.users.pop(fetch.key)
         line.hungry.pop(fetch.key, None)
-        fetch.avoid[address] = None
+        self._avoid(fetch, address)
         self._unload(fetch, part)
         if not part.named:
             fetch.troubles[address] = reason

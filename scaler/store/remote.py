@@ -16,7 +16,18 @@ from scaler.store import ObjectMissing, StoreFull, TransferFailed
 from scaler.store.layout import MAGIC, Key, StoredObject, decode, file_name, tag_of
 from scaler.store.segments import parts_of
 from scaler.store.window import Window
-from scaler.store.wire import CHUNK, IF_REFUSED, LIMITED, REFERRED, VERSION, Kind, Note, pack, unpack
+from scaler.store.wire import (
+    CHUNK,
+    IF_REFUSED,
+    LIMITED,
+    LONGEST_WAIT,
+    REFERRED,
+    VERSION,
+    Kind,
+    Note,
+    pack,
+    unpack,
+)
 from scaler.transport import Address, Connection, Security, connect
 
 #: parts of an object that travel in one message, at most; more are joined
@@ -153,11 +164,14 @@ class RemoteStore:
         assert connection is not None
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
+        began = time.monotonic()
         while True:
             while self._inbox:
                 note = self._inbox.popleft()
                 self._heard = time.monotonic()
                 if note.kind is Kind.WAIT:
+                    if self._heard - began >= LONGEST_WAIT:
+                        raise ProtocolError(f"it has not made {file_name(key)} ready in {LONGEST_WAIT:g} s")
                     continue
                 self._answers += note.kind in (Kind.CHUNK, Kind.MISSING)
                 if note.key != key:
@@ -230,6 +244,8 @@ class _Download:
         self.size = -1
         self._tag = 0
         self._missing: deque[int] = deque([0])
+        #: offset of the first chunk that was never asked for: they are not listed, as the size may be a lie
+        self._following = CHUNK
         #: offsets that were asked for, and when
         self._asked: dict[int, float] = {}
 
@@ -240,9 +256,14 @@ class _Download:
 
     def next(self, window: int) -> int | None:
         """The offset to ask for now, if so many may be under way."""
-        if not self._missing or len(self._asked) >= window:
+        if len(self._asked) >= window:
             return None
-        offset = self._missing.popleft()
+        if self._missing:
+            offset = self._missing.popleft()
+        elif self._following < self.size:
+            offset, self._following = self._following, self._following + CHUNK
+        else:
+            return None
         self._asked[offset] = time.monotonic()
         return offset
 
@@ -254,7 +275,6 @@ class _Download:
         if self.size < 0:
             self.size, self._tag = note.size, note.number
             self.view = memoryview(mmap.mmap(-1, note.size))
-            self._missing.extend(range(CHUNK, note.size, CHUNK))
         elif (note.size, note.number) != (self.size, self._tag):
             raise ProtocolError("the object has changed")
         took = time.monotonic() - self._asked.pop(offset)
@@ -266,7 +286,7 @@ class _Download:
     @property
     def is_complete(self) -> bool:
         """True if all is here."""
-        return not (self._missing or self._asked)
+        return not (self._missing or self._asked) and self._following >= self.size
 
 
 def _pieces(parts: Sequence[bytes | memoryview], start: int) -> Iterator[list[bytes | memoryview]]:

@@ -3,10 +3,16 @@
 A chunk of an object that is still being fetched is sent when it has come. An object that isn't here may be somewhere
 else in this host: on its way from disk, or in a worker. The owner is asked (`on_demand`), and whoever wants it waits
 for some time.
+
+A chunk takes memory from when it is read from its file until it has gone to its peer, and a peer may ask for many and
+read none. So there is a bound for all peers together, `MOST_UNREAD`, of which one may have as much as is free: each
+that comes gets a part of what others leave. As much again is there for those who have nothing unread, a chunk each.
+READs beyond that wait in line, a peer after the other, and who does not read at all is disconnected.
 """
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -26,6 +32,14 @@ Result: TypeAlias = tuple[What, Key, int, str | None]
 SPREAD_FROM = 8 * CHUNK
 #: chunks under way to one peer, at most
 MAX_UNDER_WAY = 64
+#: bytes of chunks that were sent and have not gone to their peers, of all these together
+MOST_UNREAD = 128 * CHUNK
+#: seconds for which a peer may have unread chunks and read nothing; others may wait for that, up to `LONGEST_WAIT`
+LONGEST_UNREAD = 10.0
+#: seconds between looks at what they have read, and the same while somebody is in line
+_LOOKS, _LOOKS_IN_LINE = 0.1, 0.01
+#: characters of a peer's address
+_LONGEST_ADDRESS = 255
 #: files that are open at a time
 _MOST_OPEN = 64
 #: seconds for which a file stays open after it was read, and somebody waits for an object to be made ready
@@ -52,9 +66,14 @@ class Partial(NamedTuple):
 class _Asking:
     """A peer that reads, and what of its questions can be true."""
 
-    __slots__ = ("answered", "before", "reads", "turn")
+    __slots__ = ("answered", "before", "line", "read_at", "reads", "turn", "unread")
 
     def __init__(self) -> None:
+        #: READs that wait until there is room for what they ask for; whether the owner was asked for it
+        self.line: deque[tuple[Note, bool]] = deque()
+        #: bytes of chunks that have not gone to it, at most, and when they last became fewer or the first was sent
+        self.unread = 0
+        self.read_at = 0.0
         #: READs that it sent
         self.reads = 0
         #: answers to those that were sent to it, and how many they were when this turn began
@@ -92,6 +111,7 @@ class Serving:
         send: Callable[[int, list[bytes | memoryview]], None],
         report: Callable[[Result], None],
         partial: Callable[[Key], Partial | None],
+        unsent: Callable[[int], int] = lambda peer: 0,
     ) -> None:
         #: where objects are looked for; the first is where they are put
         self._directories = directories
@@ -100,6 +120,17 @@ class Serving:
         self._report = report
         #: an object that is being fetched
         self._partial = partial
+        #: bytes that were sent to a peer and have not gone there, as far as that is known
+        self._unsent = unsent
+        #: peers that have READs in line, in turn, and those that have chunks unread
+        self._in_line: dict[int, None] = {}
+        self._reading: dict[int, None] = {}
+        #: bytes that all have unread, at most
+        self._unread = 0
+        #: the turn in which it was looked how much that is, the time, and when it was said last that they wait
+        self._looked = -1
+        self._looked_at = 0.0
+        self._consoled = 0.0
         #: where each peer can be asked in turn; "" if it can't
         self._addresses: dict[int, str] = {}
         self._asking: dict[int, _Asking] = {}
@@ -120,7 +151,7 @@ class Serving:
     @property
     def is_idle(self) -> bool:
         """True if there is nothing to look at the time for."""
-        return not (self._opened or self._spreading or self._puts or self._held)
+        return not (self._opened or self._spreading or self._puts or self._held or self._in_line or self._reading)
 
     # ---- peers -----------------------------------------------------------------------------------------------------
     def begin_turn(self) -> None:
@@ -134,10 +165,12 @@ class Serving:
         if number not in self._addresses:
             if note.kind is not Kind.HELLO or note.offset != VERSION:
                 raise ProtocolError("a store of another version")
+            if len(note.text) > _LONGEST_ADDRESS:
+                raise ProtocolError(f"an address of {len(note.text):,} characters")
             self._addresses[number], self._asking[number] = note.text, _Asking()
         elif note.kind is Kind.READ:
             self._check_read(self._asking[number], note)
-            self._read(number, note)
+            self._line_up(number, note)
         elif note.kind is Kind.DONE:
             self._spreading.has_all(note.key, number)
         elif note.kind is Kind.BEGIN:
@@ -161,16 +194,83 @@ class Serving:
     def gone(self, number: int) -> None:
         """A peer is gone."""
         self._addresses.pop(number, None)
-        self._asking.pop(number, None)
+        asking = self._asking.pop(number, None)
+        self._unread -= asking.unread if asking is not None else 0
+        self._in_line.pop(number, None)
+        self._reading.pop(number, None)
         self._spreading.gone(number)
+        self._puts.gone(number, self._now)
 
     def _say(self, number: int, note: Note) -> None:
         if note.kind in _ANSWERS and number in self._asking:
             self._asking[number].answered += 1
         self._send(number, pack(note))
 
+    # ---- whose turn it is ------------------------------------------------------------------------------------------
+    def _line_up(self, number: int, note: Note, was_held: bool = False) -> None:
+        asking = self._asking.get(number)
+        if asking is None:
+            return
+        asking.line.append((note, was_held))
+        self._in_line[number] = None
+        if self._has_room(number):
+            self._serve(number)
+
+    def _serve_line(self) -> None:
+        """Answer READs as far as there is room, one of each peer in turn."""
+        passed = 0
+        while passed < len(self._in_line):
+            number = next(iter(self._in_line))
+            if self._has_room(number):
+                self._serve(number)
+                passed = 0
+            else:
+                self._in_line[number] = self._in_line.pop(number)
+                passed += 1
+
+    def _serve(self, number: int) -> None:
+        del self._in_line[number]
+        line = self._asking[number].line
+        note, was_held = line.popleft()
+        if line:
+            self._in_line[number] = None
+        self._read(number, note, was_held)
+
+    def _has_room(self, number: int) -> bool:
+        asking = self._asking[number]
+        if asking.unread + CHUNK > MOST_UNREAD - self._unread and self._looked != self._turn:
+            self._look()
+        if not asking.unread:
+            return self._unread + CHUNK <= 2 * MOST_UNREAD
+        return asking.unread + CHUNK <= MOST_UNREAD - self._unread
+
+    def _look(self) -> None:
+        """See what peers have read by now."""
+        self._looked, self._looked_at = self._turn, self._now
+        for number in list(self._reading):
+            asking = self._asking[number]
+            unread = min(asking.unread, self._unsent(number))
+            if unread < asking.unread:
+                self._unread -= asking.unread - unread
+                asking.unread, asking.read_at = unread, self._now
+            if not unread:
+                del self._reading[number]
+
+    def _overdue(self) -> list[tuple[int, str]]:
+        """Those who read nothing; says to those in line that they have to be patient."""
+        if self._now - self._consoled >= _CONSOLE:
+            self._consoled = self._now
+            for number in self._in_line:
+                for key in {note.key for note, _ in self._asking[number].line}:
+                    self._say(number, Note(Kind.WAIT, key))
+        return [
+            (number, f"it has read nothing for {LONGEST_UNREAD:g} s, while {asking.unread / 1e6:,.0f} MB wait for it")
+            for number, asking in ((number, self._asking[number]) for number in self._reading)
+            if self._now - asking.read_at >= LONGEST_UNREAD
+        ]
+
     # ---- reads -----------------------------------------------------------------------------------------------------
-    def _read(self, number: int, note: Note, was_held: bool = False) -> None:
+    def _read(self, number: int, note: Note, was_held: bool) -> None:
         key = note.key
         try:
             opened = self._open(key)
@@ -244,25 +344,29 @@ class Serving:
             self._refuse(number, note, "is damaged here")
             return
         self.served_bytes += len(data)
+        asking = self._asking[number]
+        if number not in self._reading:
+            self._reading[number], asking.read_at = None, self._now
+        asking.unread += len(data)
+        self._unread += len(data)
         self._say(number, Note(Kind.CHUNK, note.key, offset, size, tag, data=(data,)))
 
     def _refuse(self, number: int, note: Note, reason: str = "") -> None:
         self._say(number, Note(Kind.MISSING, note.key, note.offset, text=reason))
 
     # ---- what is not here yet --------------------------------------------------------------------------------------
-    def came(self, key: Key, index: int, partial: Partial) -> None:
+    def came(self, key: Key, index: int) -> None:
         """A chunk of an object that is being fetched is here."""
         waiting = self._deferred.get(key)
         for number in waiting.pop(index, ()) if waiting else ():
-            if number in self._addresses:
-                note = Note(Kind.READ, key, index * CHUNK)
-                self._send_chunk(number, note, partial.fd, partial.size, partial.tag)
+            self._line_up(number, Note(Kind.READ, key, index * CHUNK, flags=REFERRED))
 
     def fetched(self, key: Key, error: str | None) -> None:
         """A fetch is over."""
         for index, numbers in self._deferred.pop(key, {}).items():
             for number in numbers:
-                self._refuse(number, Note(Kind.READ, key, index * CHUNK), error or "")
+                if number in self._asking:
+                    self._refuse(number, Note(Kind.READ, key, index * CHUNK), error or "")
         if error is None:
             self.available(key)
 
@@ -278,8 +382,7 @@ class Serving:
         """An object that is wanted is in the directory now."""
         held = self._held.pop(key, None)
         for number, note in held.reads if held else ():
-            if number in self._addresses:
-                self._read(number, note, was_held=True)
+            self._line_up(number, note, was_held=True)
 
     def unavailable(self, key: Key, reason: str) -> None:
         """An object that is wanted will not come."""
@@ -292,9 +395,12 @@ class Serving:
         self.available(key)
 
     # ---- time ------------------------------------------------------------------------------------------------------
-    def tick(self, now: float) -> None:
-        """Look at the time."""
+    def tick(self, now: float) -> list[tuple[int, str]]:
+        """Look at the time. The peers that should be disconnected, and why."""
         self._now = now
+        if now - self._looked_at >= (_LOOKS_IN_LINE if self._in_line else _LOOKS):
+            self._look()
+            self._serve_line()
         for key, opened in list(self._opened.items()):
             if now - opened.used >= _KEEP_OPEN:
                 os.close(opened.fd)
@@ -308,6 +414,7 @@ class Serving:
                     self._say(number, Note(Kind.WAIT, key))
         self._spreading.tick(now)
         self._puts.tick(now)
+        return self._overdue()
 
     def close(self) -> None:
         """Close all files, and remove half puts."""

@@ -21,8 +21,8 @@ class _Spread:
     __slots__ = ("complete", "holders", "load", "sent", "used")
 
     def __init__(self) -> None:
-        #: peers that each chunk was sent to
-        self.holders: dict[int, list[int]] = {}
+        #: peers that each chunk was sent to, each once however often that was
+        self.holders: dict[int, dict[int, None]] = {}
         #: peers that have all
         self.complete: dict[int, None] = {}
         #: how many chunks each peer was named for
@@ -71,7 +71,7 @@ class Spreading:
         if spread is not None:
             spread.sent += 1
             if self._addresses.get(to):
-                spread.holders.setdefault(chunk, []).append(to)
+                spread.holders.setdefault(chunk, {})[to] = None
 
     def has_all(self, key: Key, number: int) -> None:
         """A peer has the whole object."""

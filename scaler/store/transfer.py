@@ -22,7 +22,7 @@ from scaler.common.poller import new_poller
 from scaler.common.process_limits import words_of
 from scaler.errors import AddressError, HandshakeRefused, ProtocolError, ScalerError
 from scaler.store import ObjectMissing, StoreFull
-from scaler.store.fetching import Ask, Connect, Effect, Ended, Fetching, Hang
+from scaler.store.fetching import LONGEST_ADDRESS, Ask, Connect, Effect, Ended, Fetching, Hang
 from scaler.store.layout import HEADER_BYTES, Key, check_header
 from scaler.store.mailbox import Mailbox
 from scaler.store.segments import Draft, open_file, write_all
@@ -99,7 +99,9 @@ class Transfer:
         self.address = self._listener.address
         self._fetching = Fetching(patience)
         directories = [directory] if also is None else [directory, also]
-        self._serving = Serving(directories, on_demand, self._listener.send, self._results.put, self._partial)
+        self._serving = Serving(
+            directories, on_demand, self._listener.send, self._results.put, self._partial, self._listener.unsent
+        )
         self._arriving: dict[Key, _Arriving] = {}
         #: fetches that have not begun, in order: bytes and sources
         self._waiting: dict[Key, tuple[int, list[str]]] = {}
@@ -228,7 +230,8 @@ class Transfer:
         if busy and now - self._looked >= self._patience / _LOOKS:
             self._look(now)
         self._fetching.tick(now)
-        self._serving.tick(now)
+        for number, why in self._serving.tick(now):
+            self._part(number, why)
         self._listener.tend(now)
         self._drain()
 
@@ -263,18 +266,17 @@ class Transfer:
             try:
                 self._serving.said(number, frames, now)
             except ProtocolError as error:
-                _log.warning("a connection between stores is closed: %s", error)
-                self._listener.disconnect(number)
-                self._serving.gone(number)
+                self._part(number, str(error))
                 gone.add(number)
         for number, waiting in self._listener.state.take_swamped().items():  # more than it may have under way
-            _log.warning(
-                "a connection between stores is closed: %d MB wait for who says that it has them", waiting / 1e6
-            )
-            self._listener.disconnect(number)
-            self._serving.gone(number)
+            self._part(number, f"{waiting / 1e6:.0f} MB wait for who says that it has them")
         for number in self._listener.closed():
             self._serving.gone(number)
+
+    def _part(self, number: int, why: str) -> None:
+        _log.warning("a connection between stores is closed: %s", why)
+        self._listener.disconnect(number)
+        self._serving.gone(number)
 
     def _hear(self, address: str) -> None:
         link = self._links[address]
@@ -320,7 +322,7 @@ class Transfer:
         except OSError as error:
             self._fetching.cancel(key, str(error))
             return
-        self._serving.came(key, index, Partial(arriving.draft.fd, note.size, note.number, bytearray()))
+        self._serving.came(key, index)
 
     # ---- fetches ---------------------------------------------------------------------------------------------------
     def _fetch(self, key: Key, size: int, sources: Sequence[str]) -> None:
@@ -454,6 +456,8 @@ class Transfer:
 
 def _is_usable(namer: str, named: str) -> bool:
     """Whether the store that another one names can be asked; an address of its own machine means nothing here."""
+    if len(named) > LONGEST_ADDRESS:
+        return False
     try:
         return not Address.parse(named).is_loopback or Address.parse(namer).is_loopback
     except AddressError:

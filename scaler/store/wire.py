@@ -30,6 +30,8 @@ VERSION = 1
 CHUNK = 1 << 20
 #: what people can do where no store listens that is said to
 IF_REFUSED = "its agent has ended, or a firewall lets nobody reach the port, which --store-port can fix"
+#: seconds for which a store may say WAIT of one object: longer than an honest one does, see `serving`
+LONGEST_WAIT = 60.0
 #: a READ that a store was named for: it answers by itself
 REFERRED = 1
 #: the stores that a READ lists are the only ones to be named; without this flag: those not to be named

@@ -125,6 +125,11 @@ class _TwoListeners:
         self.state.has_strangers = wake is not None
         return wake
 
+    def unsent(self, peer: int) -> int:
+        """See `port.Listener`."""
+        near = None if self._near is None else self._near.unsent(peer)
+        return near if near is not None else 0 if self._far is None else self._far.unsent(peer)
+
     def disconnect(self, peer: int) -> None:
         """See `port.Listener`."""
         if (self._near is None or not self._near.disconnect(peer)) and self._far is not None:

@@ -125,6 +125,10 @@ class MonitorListener:
         self.state.has_strangers = wake is not None
         return wake
 
+    def unsent(self, peer: int) -> int:
+        """See `port.Listener`."""
+        return self._peers.unsent(peer) or 0
+
     def disconnect(self, peer: int) -> None:
         """See `port.Listener`."""
         self._peers.disconnect(peer)

@@ -112,6 +112,9 @@ class Listener(Protocol):
     def tend(self, now: float) -> float | None:
         """Close connections that had time to say who they are; when to look again, None while there are none."""
 
+    def unsent(self, peer: int) -> int:
+        """Bytes that were sent to a peer and have not gone to it, or to its machine; 0 where nobody knows."""
+
     def disconnect(self, peer: int) -> None:
         """Forget a peer; nothing of it arrives any more, and it is not reported by `closed`."""
 

@@ -158,6 +158,11 @@ class UnixPeers:
             self._state.swamped[peer] = stream.unsent
         return True
 
+    def unsent(self, peer: int) -> int | None:
+        """See `port.Listener`; None if the peer is none of ours."""
+        stream = self._streams.get(peer)
+        return None if stream is None else stream.unsent
+
     def disconnect(self, peer: int) -> bool:
         """Close the stream of a peer, with what the kernel still takes for it; False if it is none of ours."""
         if peer not in self._streams:

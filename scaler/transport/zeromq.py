@@ -325,12 +325,22 @@ class ZeroMQPeers:
 
     def _look_whether_it_waits(self, peer: int, route: bytes, handed: int) -> None:
         """Note it if much of what a peer was sent has not come to its machine."""
+        waiting = self._waiting(peer, route, handed)
+        if waiting > MOST_UNSENT:
+            self._state.swamped[peer] = waiting
+
+    def _waiting(self, peer: int, route: bytes, handed: int) -> int:
         fd = self._fd_of.get(route)
         had = 0 if fd is None else acknowledged_by(fd)
-        if had:
-            self._had[peer] = had
-            if handed - had > MOST_UNSENT:
-                self._state.swamped[peer] = handed - had
+        if not had:
+            return 0
+        self._had[peer] = had
+        return max(0, handed - had)
+
+    def unsent(self, peer: int) -> int:
+        """See `port.Listener`."""
+        route = self._routes.get(peer)
+        return 0 if route is None else self._waiting(peer, route, self._handed.get(peer, 0))
 
     def welcome(self, peer: int) -> None:
         """See `port.Listener`."""

@@ -8,6 +8,7 @@ import pytest
 from scaler.store import fetching as fetching_module
 from scaler.store.fetching import (
     _MOST_ASKED,
+    MAX_LISTED,
     MAX_NAMED,
     MOST_LINES,
     NAMED_WINDOW,
@@ -21,7 +22,7 @@ from scaler.store.fetching import (
 )
 from scaler.store.layout import Key
 from scaler.store.window import FEWEST, MOST
-from scaler.store.wire import CHUNK
+from scaler.store.wire import CHUNK, LONGEST_WAIT
 
 KEY: Key = (7, 1)
 PATIENCE = 5.0
@@ -206,8 +207,6 @@ def test_what_a_named_store_does_not_deliver_is_asked_of_the_source_which_is_tol
     desk.take()
     effects = desk.wait(1.1)
     assert [(ask.address, ask.chunk, ask.others) for ask in effects if isinstance(ask, Ask)] == [(A, 0, (B,))]
-    desk.core.elsewhere(A, KEY, 0, B, desk.now)
-    assert [ask.chunk for ask in desk.asks()] == [0], "a source that insists is asked again"
     desk.core.elsewhere(A, KEY, 0, C, desk.now)
     desk.take()
     assert [ask.chunk for ask in desk.connect(C)] == [0]
@@ -243,7 +242,11 @@ def test_not_all_stores_that_are_named_are_connected_to(desk: Desk) -> None:
         effects = desk.take()
         waiting += [effect.chunk for effect in effects if isinstance(effect, Ask)]
     assert not any(isinstance(effect, Connect) for effect in effects)
-    (ask,) = (effect for effect in effects if isinstance(effect, Ask))
+    assert [effect.referred for effect in effects if isinstance(effect, Ask)] == [True], (
+        "there was no room for that one"
+    )
+    desk.chunk(A, waiting[0], 100)
+    (ask,) = desk.asks()
     assert ask.only
     assert len(ask.others) == MAX_NAMED
 
@@ -329,11 +332,76 @@ def test_a_store_that_could_not_be_reached_is_not_tried_again_for_the_next_objec
 
 
 def test_a_named_store_that_is_of_no_use_is_not_to_be_named_again(desk: Desk) -> None:
-    desk.begin(2, A)
+    desk.begin(10, A)
     desk.connect(A)
     desk.core.elsewhere(A, KEY, 0, "tcp://127.0.0.1:1", desk.now, usable=False)
     desk.core.elsewhere(A, KEY, 1, "tcp://me:1", desk.now)
-    assert [ask.others for ask in desk.asks()] == [("tcp://127.0.0.1:1", "tcp://me:1")] * 2
+    asks = desk.asks()
+    assert {ask.chunk: ask.referred for ask in asks} == {1: True, 0: True}, "that source is to send them by itself"
+    desk.chunk(A, 2, 10)
+    assert [ask.others for ask in desk.asks()] == [("tcp://127.0.0.1:1", "tcp://me:1")]
+
+
+@pytest.mark.parametrize(
+    ("name", "usable"), [("tcp://10.0.0.{}:1", True), ("tcp://127.0.0.1:{}", False), ("", True), ("x{:9999}", False)]
+)
+def test_a_source_that_only_names_others_is_left_after_as_many_answers_as_there_are_chunks(
+    desk: Desk, name: str, usable: bool
+) -> None:
+    """It was asked again and again, each time with a longer list of those not to be named."""
+    chunks, answers, text = 100, 0, 0
+    desk.begin(chunks, A)
+    desk.core.connected(A, desk.now)
+    ended: str | None = None
+    while ended is None:
+        for effect in desk.take():
+            if isinstance(effect, Connect):
+                desk.core.lost(effect.address, "refused", desk.now)
+            elif isinstance(effect, Ended):
+                ended = effect.error
+            elif isinstance(effect, Ask):
+                answers += 1
+                text = max(text, len("\n".join(effect.others)))
+                try:
+                    desk.core.elsewhere(A, KEY, effect.chunk, name.format(answers), desk.now, usable=usable)
+                except ValueError as error:  # as the shell does
+                    desk.core.lost(A, str(error), desk.now, final=True)
+    assert ended == f"{A}: {A} names another store for what it was to send by itself"
+    assert answers <= 3 * chunks
+    assert text <= (MAX_LISTED + 1) * 256
+
+
+def test_with_very_many_sources_none_is_told_of_the_others(desk: Desk) -> None:
+    """The list of thousands is no message any more."""
+    desk.begin(10, *[f"tcp://s:{number}" for number in range(5000)])
+    asks = desk.connect("tcp://s:7") if not desk.take() else []
+    desk.core.connected("tcp://s:7", desk.now)
+    asks += [effect for effect in desk.take() if isinstance(effect, Ask)]
+    assert asks
+    assert all(ask.referred and not ask.others for ask in asks)
+
+
+def test_a_source_that_closes_each_connection_is_left(desk: Desk) -> None:
+    """Each connection counted as a word of it: it was tried again for ever."""
+    effects = desk.begin(2, A)
+    while not any(isinstance(effect, Ended) for effect in effects):
+        assert desk.now < 100.0 + 2 * PATIENCE
+        if Connect(A) in effects:
+            desk.core.connected(A, desk.now)
+            desk.core.lost(A, "reset", desk.now)
+        effects = desk.wait(0.1)
+
+
+def test_a_source_that_makes_an_object_ready_for_ever_is_left(desk: Desk) -> None:
+    desk.begin(2, A)
+    desk.connect(A)
+    effects: list[Effect] = []
+    while not any(isinstance(effect, Ended) for effect in effects):
+        assert desk.now < 100.0 + 2 * LONGEST_WAIT
+        desk.core.waiting(A, KEY, desk.now)
+        effects = desk.wait(1.0)
+    assert effects == [Ended(KEY, f"{A}: has not made it ready in {LONGEST_WAIT:g} s")]
+    assert desk.now > 100.0 + LONGEST_WAIT
 
 
 def test_idle_connections_are_closed_in_the_end(desk: Desk) -> None:
@@ -395,11 +463,11 @@ def test_who_waits_for_a_connection_and_is_cancelled_gets_none(desk: Desk) -> No
 def test_a_named_store_that_there_is_no_room_for_is_not_waited_for(desk: Desk) -> None:
     addresses = busy(desk, MOST_LINES)
     desk.core.elsewhere(addresses[0], (8, 0), 1, A, desk.now)
-    assert desk.take() == [Ask(addresses[0], (8, 0), 1, False, (A,), False)]
+    assert desk.take() == [Ask(addresses[0], (8, 0), 1, True, (), False)]
     desk.core.cancel((8, 1), "it was cancelled")
     desk.core.missing(addresses[1], (8, 1), 0, "", desk.now)
     desk.core.missing(addresses[1], (8, 1), 1, "", desk.now)
-    desk.core.elsewhere(addresses[0], (8, 0), 1, B, desk.now)
+    desk.core.elsewhere(addresses[0], (8, 0), 0, B, desk.now)
     assert desk.take() == [Ended((8, 1), "it was cancelled"), Hang(addresses[1]), Connect(B)]
 
 
@@ -408,7 +476,7 @@ def test_a_source_that_waits_for_room_is_not_asked_for_what_it_is_named_for(desk
     desk.begin(2, A, B)
     assert [ask.chunk for ask in desk.connect(A)] == [0, 1]
     desk.core.elsewhere(A, KEY, 1, B, desk.now)
-    assert desk.take() == [Ask(A, KEY, 1, False, (B, B), False)]
+    assert desk.take() == [Ask(A, KEY, 1, True, (), False)]
 
 
 def test_a_connection_of_which_nobody_tells_is_given_up(desk: Desk) -> None:

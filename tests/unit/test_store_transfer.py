@@ -5,6 +5,7 @@ import random
 import select
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,10 +27,10 @@ from scaler.store.directory import StoreDirectory
 from scaler.store.layout import MAGIC, Key, file_name, tag_of
 from scaler.store.remote import RemoteStore
 from scaler.store.segments import Draft, free, open_object, parts_of, remove_client, write
-from scaler.store.serving import Result, Serving
+from scaler.store.serving import LONGEST_UNREAD, MAX_UNDER_WAY, MOST_UNREAD, Result, Serving
 from scaler.store.transfer import Transfer
 from scaler.store.window import FEWEST, MOST
-from scaler.store.wire import CHUNK, VERSION, Kind, Note, pack, unpack
+from scaler.store.wire import CHUNK, REFERRED, VERSION, Kind, Note, pack, unpack
 from scaler.transport import Security, connect
 
 KEY: Key = (7, 1)
@@ -571,6 +572,110 @@ def test_who_says_that_answers_have_come_which_were_not_sent_is_not_believed(pee
         peers.serving.said(1, pack(Note(Kind.READ, KEY, CHUNK, number=number)), 0.0)
     with pytest.raises(ProtocolError, match="has 2 answers of 1"):
         peers.serving.said(1, pack(Note(Kind.READ, KEY, CHUNK, number=2)), 0.0)
+
+
+class Unread(Peers):
+    """Peers that read nothing but what they are told to."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.unsent: Counter[int] = Counter()
+        self.serving = Serving(
+            [directory], False, self._send, self.reports.append, lambda key: None, self.unsent.__getitem__
+        )
+
+    def _send(self, number: int, frames: list[bytes | memoryview]) -> None:
+        super()._send(number, frames)
+        self.unsent[number] += sum(map(len, frames[1:]))
+
+    def ask(self, number: int, now: float = 0.0, times: int = MAX_UNDER_WAY) -> None:
+        for _ in range(times):
+            self.serving.said(number, pack(Note(Kind.READ, KEY, 0, flags=REFERRED)), now)
+
+    def chunks(self, number: int) -> int:
+        return sum(to == number and note.kind is Kind.CHUNK for to, note in self.sent)
+
+
+@pytest.fixture
+def unread(tmp_path: Path) -> Iterator[Unread]:
+    (tmp_path / "free").mkdir()
+    made = Unread(str(tmp_path))
+    write(str(tmp_path), KEY, b"x" * CHUNK)
+    yield made
+    made.serving.close()
+
+
+def test_all_who_read_nothing_have_few_chunks_together(unread: Unread) -> None:
+    """Each connection took 64 MB for 3.6 kB."""
+    crowd = range(1, 101)
+    unread.join(*crowd)
+    for number in crowd:
+        unread.ask(number)
+    assert sum(unread.unsent.values()) <= 2 * MOST_UNREAD
+    unread.join(101)
+    unread.ask(101)
+    assert unread.chunks(101) == 1, "who has nothing unread is served all the same"
+    unread.unsent[101] = 0
+    unread.serving.tick(0.2)
+    assert unread.chunks(101) == 2
+    assert unread.serving.tick(LONGEST_UNREAD - 1) == []
+    assert Note(Kind.WAIT, KEY) in [note for to, note in unread.sent if to == 101], "it is to be patient"
+    unread.unsent[101] = 0
+    overdue = dict(unread.serving.tick(LONGEST_UNREAD + 0.1))
+    assert overdue.keys() == set(crowd)
+    assert overdue[1] == "it has read nothing for 10 s, while 67 MB wait for it"
+    for number in crowd:
+        unread.serving.gone(number)
+    unread.serving.tick(LONGEST_UNREAD + 0.3)
+    assert unread.chunks(101) == MAX_UNDER_WAY
+    unread.unsent[101] = 0
+    unread.serving.tick(LONGEST_UNREAD + 10)
+    assert unread.serving.is_idle
+
+
+def test_a_peer_has_one_object_half_put(peers: Peers, tmp_path: Path) -> None:
+    """Each took a descriptor for five minutes."""
+    peers.join(1)
+    for number in range(100):
+        peers.serving.said(1, pack(Note(Kind.BEGIN, (8, number), 0, 5000)), 0.0)
+    assert [name.split(".")[1] for name in os.listdir(tmp_path) if name.startswith(".")] == [file_name((8, 99))]
+    peers.serving.said(1, pack(Note(Kind.PIECE, (8, 98), 0, 5000, data=[b"x"])), 0.0)
+    assert peers.sent[-1][1].kind is Kind.REFUSED
+
+
+def test_few_half_puts_are_kept_for_peers_that_are_gone_and_not_for_long(peers: Peers, tmp_path: Path) -> None:
+    def half() -> int:
+        return sum(name.startswith(".") for name in os.listdir(tmp_path))
+
+    numbers = range(1, 101)
+    peers.join(*numbers)
+    for number in numbers:
+        peers.serving.said(number, pack(Note(Kind.BEGIN, (8, number), 0, 5000)), 0.0)
+        peers.serving.said(number, pack(Note(Kind.PIECE, (8, number), 0, 5000, data=[b"x" * 10])), 0.0)
+    assert half() == 100
+    for number in numbers:
+        peers.serving.gone(number)
+    assert 0 < half() < 50
+    peers.join(200)
+    for number, taken in ((100, 10), (1, 0)):
+        peers.serving.said(200, pack(Note(Kind.BEGIN, (8, number), 0, 5000)), 1.0)
+        assert peers.sent[-1][1].offset == taken, "the last ones are kept"
+    peers.serving.tick(40.0)
+    assert half() == 1, "that of who is there"
+
+
+def test_an_address_is_short(peers: Peers) -> None:
+    with pytest.raises(ProtocolError, match="an address of 300 characters"):
+        peers.serving.said(1, pack(Note(Kind.HELLO, offset=VERSION, text="x" * 300)), 0.0)
+
+
+def test_who_reads_one_chunk_often_is_one_holder_of_it(peers: Peers) -> None:
+    """All that it had read were gone through for each READ."""
+    peers.join(1, 2)
+    for _ in range(100):
+        assert peers.read(1, 19) == "chunk"
+    (spread,) = peers.serving._spreading._spreads.values()
+    assert spread.holders == {19: {1: None}}
 
 
 def test_a_chunk_is_sent_once_and_then_a_holder_named(peers: Peers) -> None:
