@@ -57,7 +57,7 @@ def report(state: HostState, out: Outgoing, measured: Measured) -> None:
 def _add(columns: WorkerColumns, names: dict[str, int], worker: WorkerRecord, process: MeasuredWorker) -> None:
     number, row = process.begun
     dispatch = worker.dispatches.get(number)
-    if dispatch is not None and not any(lo <= row < hi for lo, hi in dispatch.left):
+    if dispatch is not None and not dispatch.has(row):
         dispatch = None  # it has told of the end of this row, and has begun no other
     rows, has_begun = worker.rows, dispatch is not None
     columns.pids.append(process.pid)

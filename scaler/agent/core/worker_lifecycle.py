@@ -156,7 +156,7 @@ def take_sample(state: HostState, out: Outgoing, event: Sampled) -> None:
 def _note_begun(worker: WorkerRecord, seen: tuple[int, int], begun: TaskBegun) -> None:
     number, row = seen
     dispatch = worker.dispatches.get(number)
-    if dispatch is not None and not dispatch.unwanted and any(lo <= row < hi for lo, hi in dispatch.left):
+    if dispatch is not None and not dispatch.unwanted and dispatch.has(row):
         worker.told_begun = seen
         begun.add(*dispatch.origin.key, row, row + 1)
 

@@ -214,10 +214,9 @@ def take_published(state: HostState, out: Outgoing, worker: WorkerRecord, messag
 def _is_running(worker: WorkerRecord, key: Key) -> bool:
     client, number = key
     for dispatch in worker.dispatches.values():
-        if dispatch.origin.client == client and not dispatch.unwanted:
-            row = number - dispatch.origin.task.batch
-            if any(lo <= row < hi for lo, hi in dispatch.left):
-                return True
+        is_wanted = dispatch.origin.client == client and not dispatch.unwanted
+        if is_wanted and dispatch.has(number - dispatch.origin.task.batch):
+            return True
     return False
 
 

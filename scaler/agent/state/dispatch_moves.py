@@ -11,7 +11,7 @@ def open_dispatch(
     state: HostState, worker: WorkerRecord, origin: RowRange, lo: int, hi: int, expected: float | None
 ) -> Dispatch:
     """Give rows to a worker, and pin what they use."""
-    dispatch = Dispatch(state.workers.next_dispatch, origin, [(lo, hi)], expected, state.now)
+    dispatch = Dispatch(state.workers.next_dispatch, origin, [(lo, hi)], hi - lo, expected, state.now)
     if origin.stored:
         last = hi if origin.needs is not None else lo + 1
         dispatch.pins = list(dict.fromkeys(key for row in range(lo, last) for key in origin.stored_for(row)))

@@ -93,6 +93,9 @@ def _rows(state: HostState) -> Iterator[Finding]:
         yield Finding(f"counts {state.queued} rows queued, and has {queued}")
     dispatches = [dispatch for worker in state.workers.records.values() for dispatch in worker.dispatches.values()]
     dispatched = [(dispatch.origin, lo, hi) for dispatch in dispatches for lo, hi in dispatch.left]
+    for dispatch in dispatches:
+        if dispatch.rows != sum(hi - lo for lo, hi in dispatch.left):
+            yield Finding(f"counts {dispatch.rows} rows of dispatch {dispatch.number}, and has {dispatch.left}")
     seen: set[tuple[int, int, int]] = set()
     for origin, lo, hi in places + dispatched:
         if not origin.lo <= lo < hi <= origin.hi:
