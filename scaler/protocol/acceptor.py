@@ -301,9 +301,9 @@ class Acceptor:
         return session is not None and session.channel.unread >= waiting * _BELIEVED
 
     def reads(self, number: int) -> bool:
-        """A peer has not left too much unread: it may be sent more."""
+        """A monitor has not left too much unread: it may be sent more answers."""
         session = self._by_number.get(number)
-        return session is not None and session.channel.unread <= self._terms.unread
+        return session is not None and session.channel.unread <= min(self._terms.unread, ANSWERED_BYTES)
 
     def sent_to(self, number: int) -> int:
         """How many messages a peer was sent so far; whoever confirms more has heard one that came later."""

@@ -331,7 +331,8 @@ class Composition:
         if self._parted:
             self._give_up_parted(now)
         if self._turns.has_any:
-            for question in self._turns.end_step():
+            question = self._turns.end_step()
+            if question is not None:
                 self._take(question)
         if pairing is not None and (self._residents is not None or not pairing.rests(now)):
             yield from self._attend(pairing, now)

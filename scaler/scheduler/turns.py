@@ -1,4 +1,4 @@
-"""What monitors ask waits for its turn: one question of each in a step of the scheduler, others are heard in between.
+"""What monitors ask waits for its turn: one question in a step of the scheduler, others are heard in between.
 
 A page of tasks takes as long as thousands of heartbeats, and is thousands of times as large as the question.
 
@@ -20,15 +20,16 @@ class Turns:
     def __init__(self, may_answer: Callable[[int], bool]) -> None:
         """`may_answer` says of a monitor whether it may be sent more: it reads what it was sent."""
         self._may_answer = may_answer
+        #: none is empty; whose turn is next comes first
         self._waiting: dict[int, deque[Received]] = {}
-        #: who has had its turn in this step
-        self._served: set[int] = set()
+        #: somebody has had its turn in this step
+        self._is_served = False
 
     def begin(self, number: int) -> bool:
         """Whether a question that has just come from a monitor is dealt with now; else it is to be added."""
-        if number in self._waiting or number in self._served or not self._may_answer(number):
+        if self._waiting or self._is_served or not self._may_answer(number):
             return False
-        self._served.add(number)
+        self._is_served = True
         return True
 
     def add(self, question: Received) -> bool:
@@ -37,21 +38,22 @@ class Turns:
         waiting.append(question)
         return len(waiting) <= MOST
 
-    def end_step(self) -> list[Received]:
-        """The next question of each monitor that had none answered in this step."""
-        taken = []
-        for number in [number for number in self._waiting if number not in self._served and self._may_answer(number)]:
-            waiting = self._waiting[number]
-            taken.append(waiting.popleft())
-            if not waiting:
-                del self._waiting[number]
-        self._served.clear()
-        return taken
+    def end_step(self) -> Received | None:
+        """The question whose turn it is, if none was answered in this step."""
+        is_served, self._is_served = self._is_served, False
+        number = None if is_served else next(filter(self._may_answer, self._waiting), None)
+        if number is None:
+            return None
+        waiting = self._waiting.pop(number)
+        question = waiting.popleft()
+        if waiting:
+            self._waiting[number] = waiting  # behind the others
+        return question
 
     @property
     def has_any(self) -> bool:
         """Some question was asked in this step, or waits."""
-        return bool(self._served or self._waiting)
+        return self._is_served or bool(self._waiting)
 
     @property
     def has_more(self) -> bool:

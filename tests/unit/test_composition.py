@@ -435,6 +435,23 @@ def test_a_monitor_has_one_question_dealt_with_in_a_step_and_others_are_heard_be
     assert (core.asked(), composed.has_more) == ([1, 2, 3, 4], False)
 
 
+def test_many_monitors_take_turns_and_have_one_question_dealt_with_in_a_step() -> None:
+    """A thousand had the scheduler hear nobody else for as long as a thousand pages of tasks take."""
+    core = Answering()
+    composed = monitored(core)
+    for connection in (3, 4):
+        composed.receive(connection, Envelope(0, 0, replace(hello("monitor", "asks"), session=connection)), 0.0)
+    list(composed.settle(0.0))
+    for seq in (1, 2):
+        for connection in (1, 3, 4):
+            composed.receive(connection, Envelope(seq, 0, Query(10 * connection + seq, "tasks")), 0.0)
+    for count in range(1, 7):
+        list(composed.settle(0.0))
+        assert len(core.asked()) == count
+        assert composed.has_more is (count < 6)
+    assert core.asked() == [11, 31, 41, 12, 32, 42]
+
+
 def test_a_monitor_that_does_not_read_its_answers_gets_no_more_of_them_until_it_does() -> None:
     core = Answering(size=600)
     composed = monitored(core, unread=1_000)
