@@ -16,6 +16,7 @@ import fcntl
 import math
 import mmap
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -283,22 +284,22 @@ class Directory:
         path = self.segment(place.segment)
         behind = [number for number in numbers if number > place.segment]
         try:
-            there = path.read_bytes() if place.segment in numbers else b""
-            if place.offset > SEGMENT_HEADER and place.offset > len(there):
-                raise JournalError(f"{path} has {len(there):,} bytes, and nothing can follow byte {place.offset:,}")
-            data = there[place.offset :]
-            if behind or (data and is_kept):
+            size = path.stat().st_size if place.segment in numbers else 0
+            if place.offset > SEGMENT_HEADER and place.offset > size:
+                raise JournalError(f"{path} has {size:,} bytes, and nothing can follow byte {place.offset:,}")
+            is_longer = place.offset < size
+            if behind or (is_longer and is_kept):
                 aside = self.path / "aside"
                 aside.mkdir(mode=0o700, exist_ok=True)
                 sync_directory(self.path)
-                if data and is_kept:
-                    _keep(aside / f"{path.stem}-{place.offset}.log", data)
+                if is_longer and is_kept:
+                    _keep(aside / f"{path.stem}-{place.offset}.log", path, place.offset)
                 for number in behind:
                     os.replace(self.segment(number), aside / self.segment(number).name)
                 sync_directory(aside)
             if place.offset < SEGMENT_HEADER:
                 path.unlink(missing_ok=True)
-            elif data:
+            elif is_longer:
                 with path.open("r+b") as file:
                     file.truncate(place.offset)
                     os.fsync(file.fileno())
@@ -385,10 +386,17 @@ def _read_ahead(file: int) -> None:
         pass
 
 
-def _keep(path: Path, data: bytes) -> None:
-    """As `write_synced`, but nothing is left there if the disk has no room for all of it. Raises OSError."""
+def _keep(path: Path, source: Path, offset: int) -> None:
+    """Copy what a file of any size has from there on; it is on disk then. Nothing is left if that has no room for all.
+
+    Blocks. Raises OSError.
+    """
     try:
-        write_synced(path, data)
+        with source.open("rb") as whole, path.open("wb") as kept:
+            whole.seek(offset)
+            shutil.copyfileobj(whole, kept, READ_AHEAD)
+            kept.flush()
+            os.fsync(kept.fileno())
     except OSError:
         path.unlink(missing_ok=True)
         raise

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import threading
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -127,6 +128,26 @@ def test_behind_a_damage_nothing_is_believed_and_what_comes_next_follows_what_is
     written(tmp_path, [more])
     assert replayed(tmp_path) == ([*before, more], None)
     assert sorted(p.name for p in (tmp_path / "aside").iterdir())  # it is kept for whoever wants to look at it
+
+
+@pytest.mark.parametrize("offset", [0, SEGMENT_HEADER])
+def test_what_is_behind_a_damage_is_kept_without_being_read_as_a_whole(tmp_path, offset):
+    """A segment of 4 GB took 8 GB at the start of a scheduler."""
+    path, size = Directory(tmp_path).segment(1), 32 << 20
+    path.write_bytes(records.segment_header(1) if offset else b"?")
+    os.truncate(path, size)
+    _, damage = replayed(tmp_path)
+    assert damage is not None
+    assert damage.offset == offset
+    tracemalloc.start()
+    try:
+        Directory(tmp_path).set_aside(damage)
+        assert tracemalloc.get_traced_memory()[1] < size / 8
+    finally:
+        tracemalloc.stop()
+    (kept,) = (tmp_path / "aside").iterdir()
+    assert kept.stat().st_size == size - offset
+    assert replayed(tmp_path) == ([], None)
 
 
 def test_what_is_read_is_on_disk_before_anything_comes_behind_it(tmp_path, some, monkeypatch):
