@@ -16,7 +16,6 @@ import fcntl
 import math
 import mmap
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -394,7 +393,8 @@ def _keep(path: Path, source: Path, offset: int) -> None:
     try:
         with source.open("rb") as whole, path.open("wb") as kept:
             whole.seek(offset)
-            shutil.copyfileobj(whole, kept, READ_AHEAD)
+            while piece := whole.read(READ_AHEAD):
+                kept.write(piece)
             kept.flush()
             os.fsync(kept.fileno())
     except OSError:
