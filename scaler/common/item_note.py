@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import reprlib
 from typing import Any
 
@@ -50,11 +51,9 @@ def kept_for_note(item: Any) -> Any:
     if kind in _TEXTS:
         return _Looks(f"<a {kind.__name__} of {len(item):,}>") if len(item) >= LARGE else item
     if hasattr(kind, "nbytes"):
-        try:
+        with contextlib.suppress(Exception):  # of a class with a mind of its own
             if item.nbytes >= LARGE:  # its elements are not looked at, which may take long
                 return _Looks(f"<a {kind.__qualname__} of shape {tuple(item.shape)}>")
-        except Exception:  # of a class with a mind of its own
-            return item
     return item
 
 

@@ -107,8 +107,7 @@ _LEGAL = frozenset(
     for (before, after), causes in TRANSITIONS.items()
     for cause in causes
 )
-
-
+#: the move that most rows end with
 _FINISHED_THERE = _move_key(_AT_AGENT, DONE, Cause.FINISHED)
 
 
