@@ -71,6 +71,7 @@ bench: $(READY) ## compare with other engines on this machine
 
 sim: $(READY) ## run the simulator over many seeds (an hour)
 	$(BIN)/python -m pytest -n 2 -m heavy --timeout 1800 $(PYTEST_ARGS) tests/sim tests/properties tests/unit
+	$(BIN)/python -m pytest -n 2 --timeout 1800 --hypothesis-profile many $(PYTEST_ARGS) tests/properties
 
 sim-long: $(READY) ## run the simulator over SEEDS= fresh seeds of all mixes, then HOURS= of 100 hosts
 	$(BIN)/python tests/sim/long.py $(if $(SEEDS),--seeds $(SEEDS)) $(if $(HOURS),--hours $(HOURS))

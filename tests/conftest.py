@@ -24,11 +24,12 @@ from scaler import Client, SchedulerClusterCombo
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# How long an example takes says nothing about the code: the machine may be busy.
-hypothesis.settings.register_profile(
-    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("any speed")
+# How long an example takes says nothing about the code: the machine may be busy. `make sim` runs many.
+for profile, examples in (("few", 50), ("many", 1000)):
+    hypothesis.settings.register_profile(
+        profile, max_examples=examples, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+hypothesis.settings.load_profile("few")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,6 @@
 """An agent's core alone: no row is lost or doubled, while workers finish, give back, block and die."""
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from simulator import checks
@@ -345,6 +345,4 @@ class Agent(RuleBasedStateMachine):
 
 
 TestAgent = Agent.TestCase
-TestAgent.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestAgent.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=40)

@@ -67,4 +67,4 @@ class Link(RuleBasedStateMachine):
 
 
 TestLink = Link.TestCase
-TestLink.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+TestLink.settings = settings(stateful_step_count=25)

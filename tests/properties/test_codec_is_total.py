@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator.random_messages import U64, strategy_of
 
@@ -24,7 +24,7 @@ from scaler.worker_protocol.messages import EndedSpan, FromWorker, PublishedValu
 
 MESSAGES = st.sampled_from(MESSAGE_CLASSES).flatmap(strategy_of)
 VIEW, _ = cluster_view(ClusterState())
-CAREFULLY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CAREFULLY = settings(max_examples=3 * settings().max_examples)
 
 
 def attempt(frames: list[Any]) -> None:
@@ -88,7 +88,7 @@ NO_NUMBERS = (math.inf, -math.inf, math.nan, 1e300, -1e300)
 
 
 @pytest.mark.parametrize(("cls", "name"), FLOATS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_a_float_that_is_no_number_or_too_large_is_refused(
     cls: type[m.Message], name: str, data: st.DataObject

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scaler.errors import ProtocolError
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 
-CAREFULLY = settings(max_examples=300, deadline=None)
+CAREFULLY = settings(max_examples=3 * settings().max_examples)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 RECORDS = st.builds(

@@ -28,7 +28,7 @@ def small(message: Any) -> Any:
     return message
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=4 * settings().max_examples)
 @given(
     said=st.lists(st.tuples(st.booleans(), st.sampled_from(SENT).flatmap(strategy_of)), min_size=1, max_size=6),
     order=st.permutations(range(4)),

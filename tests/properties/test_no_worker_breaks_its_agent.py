@@ -3,7 +3,7 @@
 from array import array
 from collections import Counter
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator.scripted import FakeAgent
 
@@ -127,7 +127,7 @@ class Account:
     st.lists(st.tuples(st.integers(0, 2), said() | st.just(None)), max_size=12),
     st.integers(0, 3),
 )
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3 * settings().max_examples)
 def test_no_worker_breaks_its_agent(words: list[tuple[int, wm.FromWorker | None]], asked: int) -> None:
     fake = FakeAgent(2)
     account = Account(fake)

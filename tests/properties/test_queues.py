@@ -335,7 +335,7 @@ class PriorityQueues(RuleBasedStateMachine):
 TestSpanQueue = SpanQueues.TestCase
 TestPriorityQueues = PriorityQueues.TestCase
 for case in (TestSpanQueue, TestPriorityQueues):
-    case.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+    case.settings = settings(stateful_step_count=30)
 
 
 def test_runs_cover_rows_exactly() -> None:

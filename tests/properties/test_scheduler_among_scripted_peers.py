@@ -431,8 +431,7 @@ class Scheduler(RuleBasedStateMachine):
 
 TestScheduler = Scheduler.TestCase
 TestScheduler.settings = settings(
-    max_examples=150,
+    max_examples=2 * settings().max_examples,
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

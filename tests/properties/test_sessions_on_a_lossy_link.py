@@ -132,4 +132,4 @@ class Pair(RuleBasedStateMachine):
 
 
 TestPair = Pair.TestCase
-TestPair.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+TestPair.settings = settings(stateful_step_count=25)

@@ -153,5 +153,5 @@ class Accounts(RuleBasedStateMachine):
             assert getattr(self.index, name) == getattr(empty, name), name
 
 
-Accounts.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+Accounts.TestCase.settings = settings(stateful_step_count=40)
 test_the_index = Accounts.TestCase

@@ -14,7 +14,7 @@ from scaler.protocol.results import SpanResult, cut, each_of, rows_of, values_of
 from scaler.protocol.value_list import OPCODES, cut_list, each_value
 from scaler.serialize.payload import PROTOCOL, SCALARS
 
-CAREFULLY = settings(max_examples=300, deadline=None)
+CAREFULLY = settings(max_examples=3 * settings().max_examples)
 
 EDGES = [
     None, True, False, 0, 255, 256, 65_535, 65_536, -1, 2**31 - 1, 2**31, -(2**31), 2**2039, -(2**2040), 10**400,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import until
 from support.fake_driver import FakeDriver
@@ -124,7 +124,6 @@ def test_equal_values_in_other_memory_are_others(host):
     assert host.keep(array).id != host.keep(array.copy()).id
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["one", "slice", "same", "shape", "view", "list", "reuse"]), st.integers(0, 49_999)),

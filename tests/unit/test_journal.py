@@ -65,7 +65,7 @@ def test_a_record_is_read_as_it_was_packed(kind, owner, frames, term):
     assert (record.kind, record.owner, tuple(map(bytes, record.frames)), record.term) == (kind, owner, frames, term)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_record_or_damaged(data):
     try:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support import no_descriptor_stays
@@ -502,7 +502,6 @@ NOTHING = st.sampled_from(["read", "fork", "collapse", "page out", "look"])
 
 
 @needs_kernel
-@settings(max_examples=60, deadline=None)
 @given(
     size=st.sampled_from([5000, 9000, SIZE, HUGE_PAGE + SIZE, 2 * HUGE_PAGE]),
     offset=st.sampled_from([0, 60, PAGE, HUGE_PAGE - 1]),

@@ -37,7 +37,6 @@ def _read(data: bytes, cuts: list[int], limit: int = _LIMIT) -> list[list[bytes]
     return [[bytes(frame) for frame in message] for message in messages]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(_sizes, min_size=1, max_size=4), max_size=5),
     st.lists(st.one_of(st.integers(1, 50), st.just(262144)), min_size=1, max_size=4),
@@ -50,7 +49,7 @@ def test_any_cut_of_the_stream_gives_the_same_messages(shape: list[list[int]], c
     assert _read(data, cuts) == messages
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.binary(max_size=300))
 def test_any_bytes_give_messages_or_one_protocol_error(data: bytes) -> None:
     try:
