@@ -27,6 +27,7 @@ from scaler.common.loop import Loop
 from scaler.common.process_limits import words_of
 from scaler.worker_protocol.messages import Surroundings
 from scaler.worker_protocol.progress import NO_THREAD
+from scaler.worker_protocol.socketpair import COMPANY, LARGEST_PAYLOAD
 
 logger = logging.getLogger("scaler.agent")
 
@@ -37,7 +38,7 @@ class HostWorkers:
     def __init__(
         self, zygote: Zygote | None, loop: Loop, context: dict[str, Any], note_end: Callable[[int], None]
     ) -> None:
-        """Each worker is given the `context`; `note_end` is told the pid of each that has ended.
+        """Each worker is given the `context`, whose `limit` bounds what it says; `note_end` is told the pid of each dead.
 
         Without a zygote there are none.
         """
@@ -48,6 +49,8 @@ class HostWorkers:
         self.are_ending = False
         self._loop = loop
         self._context = context
+        #: bytes of what one says at a time: the largest result, and what goes with it
+        self._largest = context.get("limit", LARGEST_PAYLOAD) + COMPANY
         self._note_end = note_end
         self._overdue = Overdue()
         self._announced: set[int] = set()
@@ -165,7 +168,7 @@ class HostWorkers:
         if nests:
             self.zygote.load_client()
         try:
-            worker = self.zygote.fork_worker(slot)
+            worker = self.zygote.fork_worker(slot, self._largest)
         except OSError as error:
             self._end_before_it_began(slot, words_of(error))
             return

@@ -30,7 +30,7 @@ from scaler.errors import ScalerError
 from scaler.worker_protocol.encoding import read_by_agent
 from scaler.worker_protocol.messages import FromWorker, Quit, ToWorker
 from scaler.worker_protocol.progress import BEGUN_CELL, CLAIMED_CELL, DISPATCH_CELL, PAGE_CELLS, REVOKED_CELL, ROW_CELL
-from scaler.worker_protocol.socketpair import QueuingSender, Receiver
+from scaler.worker_protocol.socketpair import LARGEST_MESSAGE, QueuingSender, Receiver
 
 if TYPE_CHECKING:
     import subprocess
@@ -86,7 +86,10 @@ class Exited(NamedTuple):
 class WorkerProcess:
     """One worker, as the agent sees it. Nothing here blocks."""
 
-    def __init__(self, slot: int, task: socket.socket, control: socket.socket, zygote: Zygote) -> None:
+    def __init__(
+        self, slot: int, task: socket.socket, control: socket.socket, zygote: Zygote, largest: int = LARGEST_MESSAGE
+    ) -> None:
+        """`largest`: bytes of a message that it may say."""
         self.slot = slot
         #: known when Started has been received
         self.pid: int | None = None
@@ -95,7 +98,7 @@ class WorkerProcess:
         self._zygote = zygote
         self._task = task
         self._control = control
-        self._receiver = Receiver(task, read_by_agent, _TURN)
+        self._receiver = Receiver(task, read_by_agent, _TURN, largest)
         #: why nothing more can be read of what it says: bytes came that are no message
         self.broken: str | None = None
         self._tasks_out = QueuingSender(task)
@@ -210,8 +213,8 @@ class Zygote:
         process, sock, page = spawn(self._page.nbytes, dataclasses.replace(self._options, is_early=False))
         return Zygote(process.pid, sock, page, self._options, process)
 
-    def fork_worker(self, slot: int) -> WorkerProcess:
-        """Begin to start a worker in a free slot. Messages may be sent to it at once.
+    def fork_worker(self, slot: int, largest: int = LARGEST_MESSAGE) -> WorkerProcess:
+        """Begin to start a worker in a free slot. Messages may be sent to it at once; it may say one of so many bytes.
 
         Raises ValueError when the slot is in use or there is no such slot, ConnectionError when the zygote is gone, and
         OSError when this process has no descriptors left, or this user too many on their way.
@@ -237,7 +240,7 @@ class Zygote:
             for sock in pair:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
         (task, its_task), (control, its_control) = pairs
-        worker = WorkerProcess(slot, task, control, self)
+        worker = WorkerProcess(slot, task, control, self, largest)
         with its_task, its_control:
             try:
                 socket.send_fds(self._socket, [COMMAND.pack(FORK, slot)], [its_task.fileno(), its_control.fileno()])

@@ -7,6 +7,7 @@ What the messages look like is `encoding.py`'s to say; each end reads with the o
 
 from __future__ import annotations
 
+import mmap
 import os
 import socket
 import struct
@@ -30,8 +31,13 @@ _PIECES = 64
 
 #: bytes that one payload in a message may take: marshal can't write a larger one
 LARGEST_PAYLOAD = (1 << 31) - 1
-#: bytes of a message, at most; a length beyond that is none
+#: bytes of a message to a worker, at most, and of one from a worker for an agent that sets no bound; a length beyond
+#: that is none
 LARGEST_MESSAGE = 1 << 33
+#: bytes of a message beyond those of the largest result in it: its other results, of a moment, and what is said of each
+COMPANY = 64 << 20
+#: bytes of a large message that one `read` in turns takes: more than a socket keeps, whose other end may be gone
+_PASS = 1 << 22
 
 
 def framed(body: bytes) -> tuple[bytes, ...]:
@@ -48,8 +54,14 @@ def head(length: int) -> bytes:
 class Receiver(Generic[M]):
     """Takes messages from a socket without blocking; to be used by one thread at a time."""
 
-    def __init__(self, sock: socket.socket, decode: Callable[[memoryview], M], turn: int | None = None) -> None:
-        """`decode` makes a message of its bytes, or raises MalformedMessage.
+    def __init__(
+        self,
+        sock: socket.socket,
+        decode: Callable[[memoryview], M],
+        turn: int | None = None,
+        largest: int = LARGEST_MESSAGE,
+    ) -> None:
+        """`decode` makes a message of its bytes, or raises MalformedMessage; one has at most the `largest` bytes.
 
         `turn`: bytes after which a `read` ends, so that others are heard, if they have a whole message. None: it reads
         all there is.
@@ -57,8 +69,9 @@ class Receiver(Generic[M]):
         self._socket = sock
         self._decode = decode
         self._turn = turn
-        #: bytes read and not yet parsed are `_buffer[:_filled]`; grown as a larger message comes, shrunk after it
-        self._buffer = bytearray(_CHUNK)
+        self._largest = largest
+        #: bytes read and not yet parsed are `_buffer[:_filled]`; another one while a larger message comes
+        self._buffer: bytearray | mmap.mmap = bytearray(_CHUNK)
         self._filled = 0
         #: what has come is no message, and why; nothing after it can be read
         self.broken: str | None = None
@@ -71,7 +84,7 @@ class Receiver(Generic[M]):
         What comes after bytes that are no message is left unread; `broken` says so then.
         """
         messages: list[M] = []
-        most = self._turn or _CHUNK
+        most, taken = self._turn or _CHUNK, 0
         while True:
             with memoryview(self._buffer) as view, view[self._filled : self._filled + most] as room:
                 try:
@@ -86,18 +99,19 @@ class Receiver(Generic[M]):
                     raise EOFError
                 full = count == len(room)
                 self._filled += count
+                taken += count
                 try:
                     wanted = self._parse(view, messages)
                 except MalformedMessage as error:
                     self.broken = str(error)
                     return messages
-            if wanted > len(self._buffer) and self._filled == len(self._buffer):
-                larger = bytearray(min(wanted, 2 * len(self._buffer)))  # a length may lie: room for what has come
+            if wanted > len(self._buffer):
+                larger = mmap.mmap(-1, wanted, mmap.MAP_PRIVATE)  # a length may lie: it takes memory as it is filled
                 larger[: self._filled] = self._buffer[: self._filled]
                 self._buffer = larger
             elif self._filled == 0 and len(self._buffer) > _CHUNK:
                 self._buffer = bytearray(_CHUNK)
-            if not full or (messages and self._turn is not None):
+            if not full or (self._turn is not None and (messages or taken >= _PASS)):
                 return messages
             most = max(most, wanted - self._filled)
 
@@ -111,8 +125,8 @@ class Receiver(Generic[M]):
             length = found & (1 << _MARK_SHIFT) - 1
             end = begin + 8 + length
             if end > filled:
-                if length > LARGEST_MESSAGE:
-                    raise MalformedMessage(f"its length would be {length:,} bytes")
+                if length > self._largest:
+                    raise MalformedMessage(f"its length would be {length:,} bytes, of at most {self._largest:,}")
                 wanted = end - begin
                 break
             messages.append(self._decode(view[begin + 8 : end]))

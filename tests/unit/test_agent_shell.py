@@ -59,7 +59,7 @@ class Zygote:
         reports, self.reports = self.reports, []
         return reports
 
-    def fork_worker(self, slot: int) -> WorkerProcess:
+    def fork_worker(self, slot: int, largest: int) -> WorkerProcess:
         (task, its_task), (control, its_control) = socket.socketpair(), socket.socketpair()
         self.theirs = [its_task, its_control]
         return WorkerProcess(slot, task, control, self)  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ def test_all_that_a_worker_has_said_is_heard_before_its_end_and_a_little_of_it_a
 def test_a_worker_that_no_descriptors_are_left_for_ends_before_it_begins(
     shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fork_worker(slot: int) -> WorkerProcess:
+    def fork_worker(slot: int, largest: int) -> WorkerProcess:
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(shell._workers.zygote, "fork_worker", fork_worker)
