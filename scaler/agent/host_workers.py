@@ -38,7 +38,7 @@ class HostWorkers:
     def __init__(
         self, zygote: Zygote | None, loop: Loop, context: dict[str, Any], note_end: Callable[[int], None]
     ) -> None:
-        """Each worker is given the `context`, whose `limit` bounds what it says; `note_end` is told the pid of each dead.
+        """Each worker is given the `context`, whose `limit` bounds what it says; `note_end` is told pids.
 
         Without a zygote there are none.
         """

@@ -103,6 +103,11 @@ UNREAD_BYTES = 64 << 20
 _FEW = 0.5
 #: bytes of answers that a peer may ask for and leave unread; at a heartbeat a second they take four hours
 ANSWERED_BYTES = 8 << 20
+#: bytes that a client or monitor may leave unread before these are counted among those of all
+_UNCOUNTED = 64 << 10
+_COUNTED = (Role.CLIENT, Role.MONITOR)
+#: bytes that all of them together may leave unread, and the part of these after which that is looked at once more
+UNREAD_OF_ALL, _LOOKS = 1 << 30, 16
 #: part of what waits to be sent to a peer that it has not acknowledged, at least; sizes of messages are estimates
 _BELIEVED = 0.5
 
@@ -128,6 +133,8 @@ class Terms:
     unread: int = UNREAD_BYTES
     #: how many agents both of a pair of schedulers count; 0: this one has no standby
     roster: int = 0
+    #: bytes that all clients and monitors together may leave unread until who has most is given up
+    unread_of_all: int = UNREAD_OF_ALL
 
 
 @record
@@ -144,7 +151,7 @@ class _Session:
     channel: Channel = field(default_factory=Channel)
     #: it has left too much unread
     lags: bool = False
-    #: it asks on, and leaves too many answers unread: the core was told
+    #: it leaves too much unread, and is given up: the core was told
     is_over: bool = False
 
 
@@ -167,6 +174,10 @@ class Acceptor:
         self._by_connection: dict[int, _Session] = {}
         self._by_number: dict[int, _Session] = {}
         self._by_id: dict[int, _Session] = {}
+        #: bytes that a peer may leave unread before it is looked whether that is too much, and those that were sent
+        #: beyond that since it was looked at all
+        self._unlooked = min(terms.unread, _UNCOUNTED)
+        self._sent = 0
         #: what `receive` and `reject` want sent, beside the core's effects; others may add what is to come behind that
         self.outgoing: list[Outgoing] = []
         #: who could not be taken in, for the log
@@ -280,12 +291,10 @@ class Acceptor:
         channel = session.channel
         seq, ack = channel.stamp(message)
         outgoing = Outgoing(session.connection, seq, ack, message)
-        if channel.unread > self._terms.unread and not session.lags and session.role == Role.CLIENT:
-            self._tell_unread(session)
-        if channel.answers > ANSWERED_BYTES and not session.is_over:
-            session.is_over = True
-            words = f"asks on, and leaves {channel.answers / 1e6:,.0f} MB of answers unread"
-            self.unread.append(Lost(session.number, words))
+        if channel.unread > self._unlooked:
+            self._note_unread(session, message.weight)
+        if channel.answers > ANSWERED_BYTES:
+            self._give_up(session, f"asks on, and leaves {channel.answers / 1e6:,.0f} MB of answers unread")
         return outgoing
 
     def replace(self, outgoing: Outgoing, message: Message) -> Outgoing:
@@ -342,6 +351,33 @@ class Acceptor:
         unread = session.channel.unread
         session.lags = unread > self._terms.unread * (_FEW if session.lags else 1)
         self.unread.append(Unread(session.number, unread if session.lags else 0, session.channel.oldest))
+
+    def _note_unread(self, session: _Session, weight: int) -> None:
+        """A peer was sent so many bytes more, and leaves much unread."""
+        if session.role not in _COUNTED:
+            return
+        if session.channel.unread > self._terms.unread and not session.lags and session.role == Role.CLIENT:
+            self._tell_unread(session)
+        self._sent += weight
+        if self._sent >= self._terms.unread_of_all // _LOOKS:
+            self._sent = 0
+            self._bound_unread()
+
+    def _bound_unread(self) -> None:
+        """Give up those who leave most unread, as long as that is too much of all clients and monitors together."""
+        peers = [each for each in self._by_number.values() if each.role in _COUNTED and not each.is_over]
+        peers.sort(key=lambda peer: peer.channel.unread)
+        total = sum(peer.channel.unread for peer in peers)
+        while total > self._terms.unread_of_all:
+            most = peers.pop()
+            what = f"leaves {most.channel.unread / 1e6:,.0f} MB unread, most of all clients and monitors"
+            self._give_up(most, f"{what}, for whom {total / 1e6:,.0f} MB wait")
+            total -= most.channel.unread
+
+    def _give_up(self, session: _Session, words: str) -> None:
+        if not session.is_over:
+            session.is_over = True
+            self.unread.append(Lost(session.number, words))
 
     def _refuse(self, connection: int, reason: str, last: bool = False, elsewhere: bool = False) -> None:
         self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason, elsewhere), last))

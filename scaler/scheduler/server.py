@@ -25,7 +25,7 @@ from scaler.common.process_limits import lack_of_descriptors
 from scaler.common.unexpected_end import tell_end
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, AddressInUse, ObjectTooLarge, ProtocolError, ScalerError
-from scaler.protocol.acceptor import Acceptor, Outgoing, Terms, TurnedAway
+from scaler.protocol.acceptor import UNREAD_OF_ALL, Acceptor, Outgoing, Terms, TurnedAway
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import epoch_of, first_number, new_number
@@ -72,6 +72,8 @@ REOPEN_SECONDS = 10.0
 FEWEST_CONNECTIONS = 2
 #: descriptors that it opens when it serves, beside those
 OWN_DESCRIPTORS = 6
+#: what all clients and monitors leave unread may take this part of the memory that the scheduler may use
+UNREAD_PART = 8
 #: characters of a line of the log that a stranger may fill
 _LONGEST_WORDS = 300
 
@@ -120,17 +122,20 @@ class Server:
         self._standalone_store = StandaloneStoreProcess(
             listener.address, config.standalone_store_port, security, config.max_message_bytes, config.log_level
         )
+        memory = available_memory()
         limits = Limits(
             config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected,
-            config.max_message_bytes, available_memory() // crowding.PART,
+            config.max_message_bytes, memory // crowding.PART,
         )  # fmt: skip
         self._core = SchedulerCore(limits)
         self._succession = succession
         epoch = epoch_of(0, new_number()) if succession is None else succession.epoch
+        self._unread_of_all = min(UNREAD_OF_ALL, memory // UNREAD_PART)
         terms = Terms(
             epoch, PROTOCOL_VERSION, config.protected,
             config.heartbeat_interval, config.client_timeout, config.agent_timeout, config.max_message_bytes,
             roster=0 if succession is None else succession.roster,
+            unread_of_all=self._unread_of_all,
         )  # fmt: skip
         core = _watched(self._core) if config.validate else self._core
         acceptor = Acceptor(terms, LOCAL_AGENT, first_number(LOCAL_AGENT))
@@ -349,6 +354,8 @@ class Server:
                     self._composition.reject(connection, "only monitors connect here", now)
                 else:
                     self._composition.receive(connection, envelope, now)
+                    if type(said) is Hello:
+                        listener.state.share_unsent(self._unread_of_all)
         if listener.state.swamped:
             self._disconnect_swamped(listener, now)
         if listener.state.gone:

@@ -12,6 +12,8 @@ from scaler.transport.notices import Notices
 
 #: Bytes that wait to be sent to a peer, after which whoever has the listener is told with each message.
 MOST_UNSENT = 1 << 27
+#: The same where all peers together have a bound, at least.
+LEAST_UNSENT = 1 << 20
 #: Bytes of small messages that one call of `receive` takes, of each local peer and of all others together, before
 #: others have their turn: to deal with these takes longer than their size says.
 PASS_BYTES = 1 << 16
@@ -23,8 +25,8 @@ class ListenerState:
     """The rules of one listener."""
 
     __slots__ = (
-        "_looked", "_others", "awaits_welcome", "connections", "gone", "has_strangers", "limit", "new_peer", "notices",
-        "pass_bytes", "swamped",
+        "_looked", "_others", "awaits_welcome", "connections", "gone", "has_strangers", "limit", "most_unsent",
+        "new_peer", "notices", "pass_bytes", "swamped",
     )  # fmt: skip
 
     def __init__(self, limit: int, awaits_welcome: bool, log: logging.Logger, first_peer: int = 1) -> None:
@@ -37,6 +39,8 @@ class ListenerState:
         self.notices = Notices(log)
         #: As `PASS_BYTES`; the shell takes less while that takes it long.
         self.pass_bytes = PASS_BYTES
+        #: As `MOST_UNSENT`.
+        self.most_unsent = MOST_UNSENT
         #: How many are open, by all its sockets.
         self.connections = 0
         #: Peers that left by themselves, or had to, since the shell last asked; whether they can't come back.
@@ -48,6 +52,11 @@ class ListenerState:
         #: Descriptors that are no connections, and when they were counted, seconds.
         self._others = 0
         self._looked = -math.inf
+
+    def share_unsent(self, together: int) -> None:
+        """Somebody came: tell of those for whom more waits than the share of each in so many bytes."""
+        share = together // max(1, self.connections)
+        self.most_unsent = min(MOST_UNSENT, max(LEAST_UNSENT, share))
 
     def take_gone(self) -> dict[int, bool]:
         """Those, once."""

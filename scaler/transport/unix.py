@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from scaler.common.poller import READABLE, WRITABLE, Poller, new_poller
 from scaler.errors import AddressInUse
 from scaler.transport.address import Address
-from scaler.transport.listener_state import MOST_UNSENT, ListenerState
+from scaler.transport.listener_state import ListenerState
 from scaler.transport.pending_peers import GRACE, PendingPeers
 from scaler.transport.port import Message, Named, Sendable
 from scaler.transport.stream import Stream, flush_all, forget_in_children
@@ -154,7 +154,7 @@ class UnixPeers:
         if stream is None:
             return False
         stream.send(frames)
-        if stream.unsent > MOST_UNSENT:
+        if stream.unsent > self._state.most_unsent:
             self._state.swamped[peer] = stream.unsent
         return True
 

@@ -38,7 +38,7 @@ from scaler.errors import ConnectionFailed
 from scaler.transport.address import Address
 from scaler.transport.failures import HandshakeCut, openness, refusal, silence
 from scaler.transport.framing import GREETING_BYTES, check_size, size_of
-from scaler.transport.listener_state import MOST_UNSENT, ListenerState
+from scaler.transport.listener_state import ListenerState
 from scaler.transport.pending_peers import GRACE, PATIENCE, PendingPeers
 from scaler.transport.port import Message, Sendable
 from scaler.transport.security import Security
@@ -317,7 +317,7 @@ class ZeroMQPeers:
         check_size(size, self._state.limit)
         send_message(self._router, (route, *frames))
         handed = self._handed[peer] = self._handed.get(peer, 0) + size + self._added * len(frames)
-        if handed - self._had.get(peer, 0) > MOST_UNSENT:
+        if handed - self._had.get(peer, 0) > self._state.most_unsent:
             self._look_whether_it_waits(peer, route, handed)
         if has_input(self._router):
             self._waker.wake()
@@ -326,7 +326,7 @@ class ZeroMQPeers:
     def _look_whether_it_waits(self, peer: int, route: bytes, handed: int) -> None:
         """Note it if much of what a peer was sent has not come to its machine."""
         waiting = self._waiting(peer, route, handed)
-        if waiting > MOST_UNSENT:
+        if waiting > self._state.most_unsent:
             self._state.swamped[peer] = waiting
 
     def _waiting(self, peer: int, route: bytes, handed: int) -> int:

@@ -9,12 +9,16 @@ from scaler.protocol.acceptor import Acceptor, Joined, Lost, Moved, Outgoing, Re
 from scaler.protocol.channel import ACK_EVERY, Channel, Envelope, FalseAck, Gap
 from scaler.protocol.hello import hello_of
 from scaler.protocol.messages import (
+    EACH,
     Ack,
     BalanceRequest,
     Heartbeat,
     Hello,
     ObjectResponse,
     Refused,
+    Task,
+    TaskCancel,
+    TaskHold,
     Welcome,
     u8,
     u32,
@@ -279,3 +283,14 @@ def test_what_stands_in_for_another_message_counts_in_its_place() -> None:
     channel.replace(seq, answer)
     channel.accept(0, seq)
     assert (channel.answers, channel.unread) == (0, 0)
+
+
+def test_what_a_message_weighs_grows_with_its_columns_and_those_of_its_parts() -> None:
+    """An answer that names four thousand spans counted as one that names none: a client could leave 1 GB of them."""
+    rows = TaskHold(u32([0]) * 4_000, u64([1]) * 4_000, u32([0, 1]) * 4_000)
+    assert rows.weight - TaskHold().weight == 4_000 * 20
+    assert TaskCancel(rows, False).weight - TaskCancel(TaskHold(), False).weight == 4_000 * 20
+    response = ObjectResponse(u32([0]) * 1_000, u64([1]) * 1_000, u8([0]) * 1_000)
+    assert response.weight - ObjectResponse().weight == 13_000
+    few, many = (Task(0, 1, n, EACH, 0, 1, 0, "f", sizes=u32([0]) * n, bodies=[b""]) for n in (1, 1_001))
+    assert many.weight - few.weight == 4_000

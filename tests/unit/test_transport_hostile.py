@@ -17,7 +17,7 @@ from support.echo import Echo, works
 from support.waiting import until
 
 from scaler.errors import ConnectionFailed, HandshakeRefused
-from scaler.transport import Security, connect, listen, unix, zeromq
+from scaler.transport import Security, connect, listen
 from scaler.transport.zeromq_handshakes import NO_HANDSHAKE, NO_KEY, NO_KEY_HERE, OTHER_KEY, Handshakes
 
 _DEADLINE = 20.0
@@ -141,10 +141,9 @@ def test_who_says_more_than_is_received_has_to_keep_it_until_it_is() -> None:
 
 
 @pytest.mark.parametrize("is_near", [pytest.param(True, marks=_linux, id="unix"), pytest.param(False, id="tcp")])
-def test_to_whom_much_waits_to_be_sent_is_told_until_it_reads(monkeypatch: pytest.MonkeyPatch, is_near: bool) -> None:
-    for module in (unix, zeromq):
-        monkeypatch.setattr(module, "MOST_UNSENT", 1 << 20)
+def test_to_whom_much_waits_to_be_sent_is_told_until_it_reads(is_near: bool) -> None:
     listener = listen("tcp://127.0.0.1:0", INSECURE)
+    listener.state.share_unsent(0)  # of nothing each has the least
     context = zmq.Context()
     dealer = context.socket(zmq.DEALER)
     dealer.setsockopt(zmq.RCVHWM, 1)

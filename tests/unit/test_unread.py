@@ -128,6 +128,29 @@ def test_who_asks_on_and_reads_none_of_the_answers_is_lost(role: str, monkeypatc
     assert told(these) == []
 
 
+def test_who_has_most_unread_is_lost_when_all_together_have_too_much() -> None:
+    """A hundred monitors that read nothing took a hundred times what one of them may."""
+    these = Acceptor(replace(TERMS, unread=MUCH, unread_of_all=20 * acceptor._UNCOUNTED))
+    for number, role in enumerate(["agent", *["monitor"] * 30, "client"], 1):
+        said = replace(hello(role, "peer"), protocol=1, session=number)
+        these.receive(number, Envelope(0, 0, said), 0)
+    for _ in range(10):
+        these.send(1, results(acceptor._UNCOUNTED))  # agents do not count
+    these.send(2, results(3 * acceptor._UNCOUNTED))
+    lost = []
+    for number in range(3, 32):
+        these.send(number, results(acceptor._UNCOUNTED))
+        these.send(32, results(1_000))
+        these.receive(32, Envelope(0, these.sent_to(32), Ack()), 0)  # reads
+        lost += told(these)
+    assert lost[0].number == 2
+    assert "most of all clients and monitors" in lost[0].reason
+    assert all(isinstance(each, Lost) and 2 <= each.number < 32 for each in lost)
+    left = set(range(1, 33)) - {each.number for each in lost}
+    kept = sum(these._by_number[number].channel.unread for number in left - {1})
+    assert kept <= 22 * acceptor._UNCOUNTED
+
+
 def test_who_asks_on_is_lost_though_little_else_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice as much as a client may leave unread waited for it before its answers counted: 128 MiB."""
     monkeypatch.setattr(acceptor, "ANSWERED_BYTES", LIMIT // 2)

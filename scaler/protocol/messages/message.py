@@ -2,17 +2,18 @@
 
 from array import array
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import LARGEST_VALUE, MOST_CAPABILITIES, Frame
+from scaler.protocol.codes import LARGEST_VALUE, MOST_CAPABILITIES
 
 
 class Malformed(Exception):
     """A message contradicts itself; the codec turns it into a ProtocolError."""
 
 
-#: about what a message takes in memory besides its payload frames and long columns, bytes
+#: about what a message takes in memory besides its columns, frames and long texts, bytes
 MESSAGE_BYTES = 512
 
 
@@ -38,11 +39,30 @@ class Message(Part):
 
     @property
     def weight(self) -> int:
-        """About how many bytes of memory it takes while it waits to be sent or acknowledged."""
-        if not self.has_bodies:
-            return MESSAGE_BYTES
-        bodies: list[Frame] = getattr(self, "bodies")  # noqa: B009 - not of all messages
-        return MESSAGE_BYTES + sum(map(len, bodies))
+        """About how many bytes of memory it takes while it waits to be sent, acknowledged or dealt with."""
+        return MESSAGE_BYTES + _long_fields(self)
+
+
+#: fields of each class that may be long: columns, frames, texts, and other parts that have such
+_LONG: dict[type[Part], tuple[str, ...]] = {}
+_SHORT = ("int", "float", "bool", "str", int, float, bool, str)
+
+
+def _long_fields(part: Part) -> int:
+    """About how many bytes these fields take."""
+    names = _LONG.get(type(part))
+    if names is None:
+        names = _LONG[type(part)] = tuple(each.name for each in fields(part) if each.type not in _SHORT)
+    total = 0
+    for name in names:
+        value = getattr(part, name)
+        if type(value) is array:
+            total += len(value) * value.itemsize
+        elif type(value) is list or type(value) is tuple:  # of frames or texts
+            total += sum(map(len, value))
+        elif isinstance(value, Part):
+            total += _long_fields(value)
+    return total
 
 
 def require(condition: bool, what: str) -> None:

@@ -20,7 +20,15 @@ from scaler.protocol.codes import (
     Frame,
 )
 from scaler.protocol.messages.columns import column, i32, seldom, u8, u32, u64
-from scaler.protocol.messages.message import Malformed, Message, check_capabilities, check_holders, require, rows_in
+from scaler.protocol.messages.message import (
+    MESSAGE_BYTES,
+    Malformed,
+    Message,
+    check_capabilities,
+    check_holders,
+    require,
+    rows_in,
+)
 
 
 @record
@@ -78,6 +86,12 @@ class Task(Message):
         "places": ("stored", "stored_sizes", "holder_counts", "holders"),
         "again": ("ended", "lost"),
     }
+
+    @property
+    def weight(self) -> int:
+        # most columns have a number for each row, or need
+        needs = len(self.dependencies)
+        return MESSAGE_BYTES + sum(map(len, self.bodies)) + 4 * len(self.sizes) + 12 * needs + 8 * len(self.stored)
 
     def share_of(self, client: int) -> int:
         """Whose these rows of a client are, among those that share workers: a root, or the client if there is none."""

@@ -6,9 +6,6 @@ from beginning to end. What counts is that nothing is kept that has none: `core/
 
 from __future__ import annotations
 
-from array import array
-from dataclasses import fields
-
 from scaler.protocol.messages import KEEP, Frame, Message, ObjectAnnounce, Task
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -75,5 +72,4 @@ def price_of_message(message: Message) -> int:
         return price_of_rows(message) + sum(map(len, message.bodies))
     if type(message) is ObjectAnnounce:
         return MESSAGE + OBJECT * len(message.ids) + sum(map(len, message.bodies))
-    columns = (getattr(message, field.name) for field in fields(message))
-    return MESSAGE + sum(memoryview(column).nbytes for column in columns if isinstance(column, array))
+    return message.weight
