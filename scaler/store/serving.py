@@ -12,7 +12,7 @@ READs beyond that wait in line, a peer after the other, and who does not read at
 
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -66,9 +66,12 @@ class Partial(NamedTuple):
 class _Asking:
     """A peer that reads, and what of its questions can be true."""
 
-    __slots__ = ("answered", "before", "line", "read_at", "reads", "turn", "unread")
+    __slots__ = ("answered", "before", "heard", "host", "line", "read_at", "reads", "turn", "unread")
 
-    def __init__(self) -> None:
+    def __init__(self, host: str, now: float) -> None:
+        #: where it is, and when it said something last
+        self.host = host
+        self.heard = now
         #: READs that wait until there is room for what they ask for; whether the owner was asked for it
         self.line: deque[tuple[Note, bool]] = deque()
         #: bytes of chunks that have not gone to it, at most, and when they last became fewer or the first was sent
@@ -112,6 +115,7 @@ class Serving:
         report: Callable[[Result], None],
         partial: Callable[[Key], Partial | None],
         unsent: Callable[[int], int] = lambda peer: 0,
+        host_of: Callable[[int], str] = lambda peer: "",
     ) -> None:
         #: where objects are looked for; the first is where they are put
         self._directories = directories
@@ -122,6 +126,7 @@ class Serving:
         self._partial = partial
         #: bytes that were sent to a peer and have not gone there, as far as that is known
         self._unsent = unsent
+        self._host_of = host_of
         #: peers that have READs in line, in turn, and those that have chunks unread
         self._in_line: dict[int, None] = {}
         self._reading: dict[int, None] = {}
@@ -167,8 +172,10 @@ class Serving:
                 raise ProtocolError("a store of another version")
             if len(note.text) > _LONGEST_ADDRESS:
                 raise ProtocolError(f"an address of {len(note.text):,} characters")
-            self._addresses[number], self._asking[number] = note.text, _Asking()
-        elif note.kind is Kind.READ:
+            self._addresses[number], self._asking[number] = note.text, _Asking(self._host_of(number), now)
+            return
+        self._asking[number].heard = now
+        if note.kind is Kind.READ:
             self._check_read(self._asking[number], note)
             self._line_up(number, note)
         elif note.kind is Kind.DONE:
@@ -190,6 +197,19 @@ class Serving:
             raise ProtocolError(f"a store asked for {note.offset} while {under_way} answers are under way")
         if note.number > peer.before:
             raise ProtocolError(f"a store has {note.number} answers of {peer.before}")
+
+    def most_idle(self) -> int | None:
+        """Who may go so that others can come: of the host that has most peers, the one that was silent for longest.
+
+        One that waits for an answer only if all of that host do.
+        """
+        peers = Counter(asking.host for asking in self._asking.values())
+
+        def price(number: int) -> tuple[int, bool, float]:
+            asking = self._asking[number]
+            return -peers[asking.host], asking.reads > asking.answered, asking.heard
+
+        return min(self._asking, key=price, default=None)
 
     def gone(self, number: int) -> None:
         """A peer is gone."""

@@ -34,6 +34,8 @@ from scaler.transport import Address, Connection, Listener, Security, connect, l
 _BUSY, _QUIET = 0.1, 5.0
 #: how often it is looked at what is under way, before the patience with a store is over
 _LOOKS = 4
+#: connections for which there is to be room: who comes by tcp looks with one of them who listens
+_SPARE = 4
 #: objects that are fetched at once; each has a file open, and its memory set aside
 _MOST_FETCHES = 64
 
@@ -100,8 +102,9 @@ class Transfer:
         self._fetching = Fetching(patience)
         directories = [directory] if also is None else [directory, also]
         self._serving = Serving(
-            directories, on_demand, self._listener.send, self._results.put, self._partial, self._listener.unsent
-        )
+            directories, on_demand, self._listener.send, self._results.put, self._partial, self._listener.unsent,
+            self._listener.origin_of,
+        )  # fmt: skip
         self._arriving: dict[Key, _Arriving] = {}
         #: fetches that have not begun, in order: bytes and sources
         self._waiting: dict[Key, tuple[int, list[str]]] = {}
@@ -233,7 +236,18 @@ class Transfer:
         for number, why in self._serving.tick(now):
             self._part(number, why)
         self._listener.tend(now)
+        self._make_room(now)
         self._drain()
+
+    def _make_room(self, now: float) -> None:
+        """Part with peers while hardly any more fit in: one that is honest comes back when it wants something."""
+        state = self._listener.state
+        for _ in range(_SPARE):  # they may need a moment to go
+            if state.has_room(now, _SPARE) or (number := self._serving.most_idle()) is None:
+                return
+            state.notices.warn("closed an idle connection between stores: others need the descriptors")
+            self._listener.disconnect(number)
+            self._serving.gone(number)
 
     def _look(self, now: float) -> None:
         """See what is under way."""

@@ -73,16 +73,20 @@ class ListenerState:
 
         The log says so.
         """
-        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if most == resource.RLIM_INFINITY or self._has_room(most, now):
+        if self.has_room(now):
             return False
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.notices.warn(
             "no new connections for now: %d are open, beside %d other descriptors, and %d are kept free: %s",
             self.connections, self._others, most - usable(most), limit_of_descriptors(),
         )  # fmt: skip
         return True
 
-    def _has_room(self, most: int, now: float) -> bool:
+    def has_room(self, now: float, more: int = 1) -> bool:
+        """So many more connections fit in."""
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most == resource.RLIM_INFINITY:
+            return True
         if now - self._looked >= _LOOK_SECONDS:
             try:
                 self._others = open_descriptors() - self.connections
@@ -90,4 +94,4 @@ class ListenerState:
                 self._others = most - self.connections
                 return False
             self._looked = now
-        return self.connections + self._others < usable(most)
+        return self.connections + self._others + more <= usable(most)

@@ -381,7 +381,7 @@ class ZeroMQPeers:
         return now + GRACE if self._pending.peers else None
 
     def disconnect(self, peer: int) -> bool:
-        """Listen to a peer no longer, and close its connection when it had time to hear why; False if none of ours."""
+        """Listen to a peer no longer, and close its connection, if it is told why when it had time to hear; False if none of ours."""
         route = self._routes.pop(peer, None)
         if route is None:
             return False
@@ -392,6 +392,8 @@ class ZeroMQPeers:
         if fd is not None:
             self._pending.add(fd, _UNWANTED, time.monotonic())
             self._state.has_strangers = True
+            if not self._state.awaits_welcome:  # where nobody is told why
+                self._show_out(fd)
         return True
 
     def close(self, linger: float) -> None:

@@ -23,6 +23,8 @@ from scaler.protocol.messages import (
     VALUES_EACH,
     ClientClear,
     ClientReturn,
+    Heartbeat,
+    HeartbeatEcho,
     Message,
     ObjectAnnounce,
     ObjectRelease,
@@ -78,6 +80,16 @@ def test_whoever_has_most_goes_not_whoever_speaks_last() -> None:
     assert flood(fake, honest, 30, first=9_000) is None
     assert greedy not in fake.core.state.clients
     assert fake.core.state.clients[honest].outstanding == share + 30
+
+
+def test_a_sum_that_is_nobodys_harms_nobody() -> None:
+    """Should the accounts not add up, that is a defect, and no reason to end the scheduler."""
+    fake = FakeScheduler(kept_bytes=MB)
+    client = fake.client()
+    fake.core.state.kept, fake.core._crowded = 2 * MB, 0
+    fake.say(client, Heartbeat(0.0))
+    assert fake.heard(client, HeartbeatEcho)
+    fake.core.state.kept = 0
 
 
 def test_one_that_is_alone_may_have_all() -> None:

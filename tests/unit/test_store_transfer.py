@@ -32,6 +32,7 @@ from scaler.store.transfer import Transfer
 from scaler.store.window import FEWEST, MOST
 from scaler.store.wire import CHUNK, REFERRED, VERSION, Kind, Note, pack, unpack
 from scaler.transport import Security, connect
+from scaler.transport.listener_state import ListenerState
 
 KEY: Key = (7, 1)
 SECURITY = Security.ephemeral()
@@ -505,6 +506,30 @@ def test_nonsense_ends_a_connection_and_nothing_else(host: Callable[..., Host]) 
     assert here.content() == content
 
 
+@pytest.mark.parametrize("shortcut", [True, False])
+def test_who_holds_all_connections_and_asks_nothing_makes_room(
+    host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch, shortcut: bool
+) -> None:
+    monkeypatch.setattr(ListenerState, "has_room", lambda self, now, more=1: self.connections + more <= 12)
+    there = host(shortcut=shortcut)
+    content, _ = put(there, 5000)
+    friend = RemoteStore(there.url, SECURITY, patience=patience(2.0), shortcut=shortcut)
+    idle = []
+    try:
+        for _ in range(16):
+            connection = connect(there.url, SECURITY, patience(2.0), shortcut=shortcut, max_message_bytes=CHUNK)
+            idle.append(connection)
+            connection.send(pack(Note(Kind.HELLO, offset=VERSION)))
+            until(lambda: there.transfer._listener.state.connections <= 8)
+            assert bytes(friend.get(KEY).buffers[0]) == content
+        until(lambda: [connection.receive() for connection in idle] and idle[0].is_closed)
+        assert not idle[-1].is_closed
+    finally:
+        friend.close()
+        for connection in idle:
+            connection.close(0)
+
+
 def test_messages_are_checked_for_who_says_them() -> None:
     chance = random.Random(3)
     valid = [pack(Note(kind, KEY, 0, 100, data=(b"x",))) for kind in Kind]
@@ -662,6 +687,18 @@ def test_few_half_puts_are_kept_for_peers_that_are_gone_and_not_for_long(peers: 
         assert peers.sent[-1][1].offset == taken, "the last ones are kept"
     peers.serving.tick(40.0)
     assert half() == 1, "that of who is there"
+
+
+def test_who_may_go_is_idle_and_of_the_host_that_most_peers_are_of(peers: Peers) -> None:
+    serving = peers.serving
+    serving._host_of = lambda number: "many" if number < 14 else "one"
+    for at, number in enumerate((10, 14, 11, 12, 13)):
+        serving.said(number, pack(Note(Kind.HELLO, offset=VERSION)), float(at))
+    serving.said(10, pack(Note(Kind.READ, KEY)), 9.0)
+    assert serving.most_idle() == 11
+    for number in (10, 11, 12, 13):
+        serving.gone(number)
+    assert serving.most_idle() == 14
 
 
 def test_an_address_is_short(peers: Peers) -> None:

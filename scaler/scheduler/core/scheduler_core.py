@@ -371,9 +371,7 @@ class SchedulerCore:
     def _attend_to_crowd(self) -> None:
         """Give up who has most kept as long as all have too much; tell of it in time."""
         state, limit = self.state, self._limits.kept_bytes
-        while state.kept > limit:
-            most = crowding.largest(state)
-            assert most is not None
+        while state.kept > limit and (most := crowding.largest(state)) is not None:
             self._give_up(most)
         if state.kept > self._crowded:
             crowding.warn(state, self._out, limit)
