@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from scaler.common.host_memory import available_memory
 from scaler.common.side_thread import SideThread
 from scaler.config import SchedulerConfig
 from scaler.scheduler.residents import Residents
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("scaler.scheduler")
 
+#: the rows of durable jobs may take this part of the memory that the scheduler may use
+ROWS_PART = 4
 #: seconds that an opening which is not wanted any more is waited for
 ENDING = 1.0
 
@@ -65,7 +68,7 @@ def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> Jobs |
         undo.callback(journal.close)
         terms = JobTerms(
             config.heartbeat_interval, time.time() - begun, config.journal_quota, config.job_age, config.results_quota,
-            config.max_message_bytes, config.client_timeout,
+            config.max_message_bytes, config.client_timeout, available_memory() // ROWS_PART,
         )  # fmt: skip
         files = None
         if config.results is not None:

@@ -381,7 +381,10 @@ class ZeroMQPeers:
         return now + GRACE if self._pending.peers else None
 
     def disconnect(self, peer: int) -> bool:
-        """Listen to a peer no longer, and close its connection, if it is told why when it had time to hear; False if none of ours."""
+        """Listen to a peer no longer, and close its connection, behind its last words if it has to hear why.
+
+        False if it is none of ours.
+        """
         route = self._routes.pop(peer, None)
         if route is None:
             return False

@@ -99,10 +99,10 @@ class Jobs:
 
     def __init__(
         self, paper: Paper | None = None, quota: int | None = None, age: float | None = None, files: Any = None,
-        results_quota: int | None = None, patience: float = math.inf,
+        results_quota: int | None = None, patience: float = math.inf, memory: int | None = None,
     ) -> None:  # fmt: skip
         self.paper = paper or Paper()
-        terms = JobTerms(1.0, 1000.0, quota, age, results_quota, 1 << 20, patience)
+        terms = JobTerms(1.0, 1000.0, quota, age, results_quota, 1 << 20, patience, memory)
         self.keeper = JobKeeper(self.paper, terms, files)
         self.now = 0.0
         self.numbers: Iterator[int] = iter(range(FIRST, FIRST + 1000))

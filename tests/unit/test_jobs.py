@@ -47,6 +47,7 @@ from scaler.protocol.messages import (
 )
 from scaler.results.reference import file_name
 from scaler.scheduler.jobs import at_core, filing, job_table, keeper
+from scaler.scheduler.jobs.accepting import ROW
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
 from scaler.scheduler.jobs.events import RemoveFiles
 from scaler.scheduler.jobs.job_records import Kind
@@ -1054,6 +1055,22 @@ def test_old_jobs_are_deleted_and_a_quota_holds():
     jobs.sync()
     jobs.ask("state")
     assert "there is no job 'work' here" in jobs.last().error
+
+
+def test_jobs_have_no_more_rows_than_there_is_memory_for():
+    """A part of 300 bytes may have 131,072 rows, and 200 of them took 109 MB: nobody's account had them."""
+    jobs = Jobs(memory=7 * ROW)
+    jobs.submit(*part())
+    jobs.sync()
+    assert jobs.last().error == ""
+    jobs.submit(*part(), name="second", token=8)
+    jobs.sync()
+    assert jobs.last().error == ""
+    jobs.submit(*part(), name="third", token=9)
+    assert "durable jobs would have 9 rows, for which 70 bytes of memory are too few" in jobs.last().error
+    jobs.submit(*part())  # said again, it takes nothing
+    jobs.sync()
+    assert jobs.last().error == ""
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------

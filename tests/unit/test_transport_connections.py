@@ -789,15 +789,28 @@ def test_a_stranger_who_sends_much_over_tcp_is_cut_off_before_it_is_whole(strict
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_a_peer_that_was_disconnected_hears_why_and_its_connection_closes(link: Link, kind: str) -> None:
+def test_a_peer_that_was_disconnected_hears_why_and_its_connection_closes(strict: Link, kind: str) -> None:
+    client = strict.connect(kind)
+    number = strict.peer_of(client)
+    strict.listener.send(number, [b"go away"])
+    strict.listener.disconnect(number)
+    assert strict.receive(client) == [[b"go away"]]
+    _after_a_while(strict)
+    strict.until(lambda: client.receive() or client.is_closed, client)
+    assert strict.closed == []
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_peer_that_has_nothing_to_hear_is_disconnected_at_once(link: Link, kind: str) -> None:
+    """What it took is there for others when the call returns: a store makes room that way."""
     client = link.connect(kind)
     number = link.peer_of(client)
-    link.listener.send(number, [b"go away"])
+    assert link.listener.state.connections == 1
     link.listener.disconnect(number)
-    assert link.receive(client) == [[b"go away"]]
-    _after_a_while(link)
+    assert link.listener.state.connections == 0
     link.until(lambda: client.receive() or client.is_closed, client)
-    assert link.closed == []
+    link.listener.receive()
+    assert (link.listener.state.connections, link.closed) == (0, [])
 
 
 @pytest.mark.parametrize("trouble", [errno.ENOENT, errno.EACCES])

@@ -15,6 +15,8 @@ from scaler.scheduler.jobs.job_table import JobTable
 
 #: jobs at a time
 MOST_JOBS = 100_000
+#: bytes of memory that a row takes, besides what it came with: a place here and at the core
+ROW = 10
 
 
 class Quotas(NamedTuple):
@@ -24,6 +26,8 @@ class Quotas(NamedTuple):
     journal: int | None
     #: in files, their large results
     results: int | None
+    #: in memory, their rows
+    memory: int | None = None
 
 
 def refusal(table: JobTable, quotas: Quotas, message: JobSubmit, inner: Sequence[Message]) -> str:
@@ -44,7 +48,7 @@ def refusal(table: JobTable, quotas: Quotas, message: JobSubmit, inner: Sequence
     if job is None and len(table.jobs) >= MOST_JOBS:
         return f"there are {MOST_JOBS:,} jobs: delete some"
     is_repeated = job is not None and _is_there(job, message)
-    return clash(job, message) or ("" if is_repeated else _misfit(job, inner))
+    return clash(job, message) or ("" if is_repeated else _misfit(job, inner) or _surplus(table, quotas, inner))
 
 
 def unwritten(trouble: str) -> str:
@@ -63,6 +67,17 @@ def clash(job: Job | None, message: JobSubmit) -> str:
     if _is_there(job, message) or not (job.is_cancelled or trouble or (job.is_complete and not message.joins)):
         return ""
     return f"job {message.name!r} takes no more rows: {trouble or f'it is {job.state.value}'}"
+
+
+def _surplus(table: JobTable, quotas: Quotas, inner: Sequence[Message]) -> str:
+    """Why a part has more rows than there is memory for: they may take more than they came with; empty: not."""
+    rows = sum(message.rows for message in inner if type(message) is Task)
+    rows += sum(job.index.rows for job in table.jobs.values())
+    if quotas.memory is None or rows * ROW <= quotas.memory:
+        return ""
+    return (
+        f"durable jobs would have {rows:,} rows, for which {quotas.memory:,} bytes of memory are too few: delete some"
+    )
 
 
 def _advice(job: Job) -> str:

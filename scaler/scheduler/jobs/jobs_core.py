@@ -76,6 +76,8 @@ class JobTerms:
     limit: int = 1 << 30
     #: seconds for which the submitter of a job is waited for that has left before all of it was here
     patience: float = math.inf
+    #: bytes of memory that rows may take before no more are accepted; None: as many as fit
+    memory: int | None = None
 
 
 class JobsCore:
@@ -85,7 +87,7 @@ class JobsCore:
         """`encode` makes frames of a message."""
         self._table = JobTable(Layout(), encode)
         self._terms = terms
-        self._quotas = accepting.Quotas(terms.quota, terms.results_quota)
+        self._quotas = accepting.Quotas(terms.quota, terms.results_quota, terms.memory)
         self._next_beat: float | None = None
         #: when results that have been gathered may be written, seconds
         self._next_write = 0.0
