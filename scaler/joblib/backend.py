@@ -1,7 +1,7 @@
 """The backend, as joblib uses it.
 
-joblib waits by polling. Inside a task the engine can't see that, so it is told (`retrieval_context`); that is how
-nested calls never wait for each other's workers.
+joblib waits for what its own thread is told. Inside a task the engine can't see that, so it is told
+(`retrieval_context`); that is how nested calls never wait for each other's workers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import joblib
@@ -97,7 +97,8 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
             client = self._client()
             first = _for_workers(initializer, initargs) or self._initializer
             settings = BatchSettings((self.nesting_level or 0) + 1, n_jobs, self.inner_max_num_threads, first)
-            self._workers = ParallelCall(client, n_jobs if n_jobs < _workers_of(client) else None, settings)
+            limit = n_jobs if n_jobs < _workers_of(client) else None
+            self._workers = ParallelCall(client, limit, settings, parallel)
         self.parallel = parallel
         return n_jobs
 
@@ -146,9 +147,17 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         """The same cluster, one level deeper: used where a call inside a task gives its `n_jobs`."""
         return self._another((self.nesting_level or 0) + 1), None
 
-    def retrieval_context(self) -> contextlib.AbstractContextManager[None]:
-        """Inside a task: its worker's slot is another worker's for as long as results are waited for."""
-        return worker_slot_lent()
+    @contextlib.contextmanager
+    def retrieval_context(self) -> Iterator[None]:
+        """Inside a task: its worker's slot is another worker's for as long as results are waited for.
+
+        joblib looks for results each hundredth of a second. Where it would only gather them, that begins with the last.
+        """
+        with worker_slot_lent():
+            call, parallel = self._workers, self.parallel
+            if call and parallel and parallel.timeout is None and not parallel.return_generator:
+                call.wait()
+            yield
 
     def _another(self, nesting_level: int | None = None) -> ScalerBackend:
         return ScalerBackend(

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import joblib
+
 from scaler.client import Client, Future
 from scaler.errors import SerializationError
 from scaler.extension import SCALAR_TYPES, CallbackThread, name_of, pickled_if_small, with_memmaps_shared
@@ -31,12 +33,19 @@ class ParallelCall:
     Any thread may call the methods.
     """
 
-    def __init__(self, client: Client, limit: int | None, settings: BatchSettings) -> None:
+    def __init__(
+        self, client: Client, limit: int | None, settings: BatchSettings, parallel: joblib.Parallel | None
+    ) -> None:
         self._client = client
         self._limit = limit
         self._settings = settings
         self._lock = threading.Lock()
         self._aborted = False
+        self._parallel = parallel
+        #: batches whose ends it has not been told of
+        self._unreported = 0
+        #: told when there is nothing to wait for any more
+        self._settled = threading.Condition(self._lock)
         #: what the cluster has -> the future that joblib has
         self._sent: dict[Future, concurrent.futures.Future[Any]] = {}
         #: how many are at the cluster or about to be
@@ -56,6 +65,7 @@ class ParallelCall:
         """
         outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
         with self._lock:
+            self._unreported += 1
             if self._limit is not None and self._away >= self._limit:
                 self._waiting.append((batch, report, outcome))
                 return outcome
@@ -94,19 +104,33 @@ class ParallelCall:
                 del self._sent[ended]
         if following is not None:
             self._send(*following)
-        if not isinstance(ended, Future):
-            outcome.set_exception(ended)
-        elif (error := _error_of(ended)) is not None:
-            outcome.set_exception(error)
-        else:
+        error = _error_of(ended) if isinstance(ended, Future) else ended
+        if isinstance(ended, Future) and error is None:
             outcome.set_result(ended.result())
-        if report is not None:
-            report(outcome)
+        else:
+            outcome.set_exception(error)
+        try:
+            if report is not None:
+                report(outcome)  # which may submit the next one
+        finally:
+            with self._lock:
+                self._unreported -= 1
+                if self._is_settled():
+                    self._settled.notify_all()
+
+    def wait(self) -> None:
+        """Block until joblib knows that all batches have ended, or gives up for an error, also one of its iterator."""
+        with self._lock:
+            self._settled.wait_for(self._is_settled)
+
+    def _is_settled(self) -> bool:
+        return not self._unreported or self._aborted or getattr(self._parallel, "_aborting", True)
 
     def abort(self) -> None:
         """Take back all batches; those that run are ended with their workers. Blocks until that has happened."""
         with self._lock:
             self._aborted = True
+            self._settled.notify_all()
             self._waiting.clear()
             sent = list(self._sent)
             self._sent.clear()
@@ -116,7 +140,7 @@ class ParallelCall:
 
     def successor(self) -> ParallelCall:
         """Another one with the same settings, on the same cluster."""
-        return ParallelCall(self._client, self._limit, self._settings)
+        return ParallelCall(self._client, self._limit, self._settings, self._parallel)
 
     def close(self) -> None:
         """End the thread that reports; what it has to do is done first."""

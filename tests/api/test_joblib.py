@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import warnings
 
 import numpy
@@ -112,6 +113,22 @@ def test_an_error_of_the_iterator_is_raised(in_use):
 
     with pytest.raises(RuntimeError, match="no more numbers"):
         Parallel(batch_size=1)(delayed(square)(n) for n in numbers())
+
+
+def test_an_error_of_the_iterator_is_raised_while_calls_run(in_use):
+    def seconds():
+        yield from [LONG, 0.0]
+        raise RuntimeError("no more numbers")
+
+    with pytest.raises(RuntimeError, match="no more numbers"):
+        Parallel(batch_size=1, pre_dispatch=2)(delayed(time.sleep)(n) for n in seconds())
+
+
+def test_results_are_not_looked_for_while_there_are_none(in_use, monkeypatch):
+    looks = []
+    monkeypatch.setattr(joblib.parallel, "time", types.SimpleNamespace(time=time.time, sleep=looks.append))
+    assert Parallel(batch_size=1)(delayed(time.sleep)(0.01) for _ in range(10)) == [None] * 10
+    assert not looks
 
 
 def test_generators_give_results_while_others_run(in_use, tmp_path):
