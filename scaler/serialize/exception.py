@@ -96,11 +96,18 @@ def _recipe(error: BaseException) -> tuple[Callable[..., Any], tuple[Any, ...], 
             own = args if make is type(error) else own
             twin = make(*args)
             _apply_state(twin, state)
-            if type(twin) is type(error) and str(twin) == str(error) and repr(twin.args) == repr(error.args):
+            if type(twin) is type(error) and str(twin) == str(error) and _look_alike(twin.args, error.args):
                 return make, args, state
     except Exception:
         pass  # its constructor wants something else than its args
     return _without_init, (type(error), own), dict(error.__dict__)
+
+
+def _look_alike(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    """Whether they have the same text. A group has the texts of all that is in it: what is the same is not asked."""
+    return len(some) == len(others) and all(
+        one is other or repr(one) == repr(other) for one, other in zip(some, others, strict=True)
+    )
 
 
 def _without_init(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:

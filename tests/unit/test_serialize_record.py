@@ -229,6 +229,22 @@ def test_a_group_comes_back_with_all_its_members():
     assert back.exceptions[0].code == 1
 
 
+def test_groups_in_groups_ask_the_innermost_error_for_its_text_but_once():
+    asked = []
+
+    class Counting(Exception):
+        def __repr__(self):
+            asked.append(self)
+            return "Counting()"
+
+    error = Counting()
+    for number in range(100):
+        error = ExceptionGroup(f"group {number}", [error])
+    back = travelled(raising(error))
+    assert back.message == "group 99"
+    assert len(asked) <= 1
+
+
 def test_arguments_and_attributes_that_cannot_travel_become_their_repr():
     error = ValueError("text", threading.Lock())
     error.lock, error.number = threading.Lock(), 5
