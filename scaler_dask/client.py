@@ -59,10 +59,10 @@ class Client:
     of SCALER_ADDRESS, or of a local cluster of its own with `n_workers` processes, which ends with it; the names in
     `resources` are the capabilities of that.
 
-    `address` is one of Scaler's ("tcp://host:port"), or a `SchedulerClusterCombo`, or a `scaler.Client`: that one is
-    used, and closing this does nothing. While it lives it is dask's default scheduler, with shuffles and rechunks by
-    tasks; `set_as_default=False` prevents that. A context manager. `threads_per_worker` and the like are ignored: a
-    worker is a process that runs one task at a time.
+    `address` is one of Scaler's ("tcp://host:port", "host:port"), or a `SchedulerClusterCombo`, or a `scaler.Client`:
+    that one is used, and closing this does nothing. While it lives it is dask's default scheduler, with shuffles and
+    rechunks by tasks; `set_as_default=False` prevents that. A context manager. `threads_per_worker` and the like are
+    ignored: a worker is a process that runs one task at a time.
 
     Any thread may call the methods, and so may tasks: waiting inside them never deadlocks. With `asynchronous=True` it
     connects in `async with` or `await`; what would block is awaited then: `gather`, `scatter`, `wait`, `cancel`,
@@ -411,7 +411,7 @@ class Client:
         return self._register(f"callback-{uuid.uuid4().hex}", every_worker.call_in_worker(setup, (), {}))
 
     def unregister_worker_plugin(self, name: str, nanny: Any = None) -> Any:
-        """Call the plugin's `teardown(worker)` in each worker, and `setup` no more. KeyError for an unknown name.
+        """Call the plugin's `teardown(worker)` in each worker, and `setup` no more. ValueError for an unknown name.
 
         Blocks, or is awaited.
         """

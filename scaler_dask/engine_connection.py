@@ -68,6 +68,8 @@ class EngineConnection:
         if address is None:
             self.cluster = OwnCluster(n_workers=self._n_workers, capabilities=self._capabilities)
             address, self.security = self.cluster.address, self.cluster.security
+        if "://" not in address:
+            address = f"tcp://{address}"  # as distributed reads it
         try:
             self._engine = Engine(address, timeout=self._timeout, security=self.security)
         except BaseException:

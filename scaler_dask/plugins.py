@@ -58,7 +58,9 @@ class Plugins:
         return {worker: {"status": "OK"} for worker in reached}
 
     def unregister(self, engine: Engine, name: str) -> dict[str, Any]:
-        """Forget a setup, and run its teardown in each worker that it ran in. KeyError for an unknown name. Blocks."""
+        """Forget a setup, and run its teardown in each worker that it ran in. ValueError: unknown name. Blocks."""
+        if name not in self._setups:
+            raise ValueError(f"there is no worker plugin {name!r}: those that are known are {sorted(self._setups)}")
         key, _ = self._setups.pop(name)
         teardown = self._teardowns.pop(name, None)
         reached = run_on_each(engine, run_teardown, (key, teardown)) if teardown is not None else {}

@@ -799,6 +799,11 @@ def test_get_takes_graphs_and_nested_keys(client):
         client.get(graph, "d")
 
 
+def test_an_address_may_be_written_as_for_distributed(cluster):
+    with Client(cluster.address.removeprefix("tcp://"), set_as_default=False) as client:
+        assert client.submit(inc, 1).result() == 2
+
+
 def test_data_frames_persist_and_shuffle(client):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
@@ -1177,6 +1182,8 @@ def test_what_is_missing_says_what_to_use_instead(client):
         Client(8786)
     with pytest.raises(TypeError, match="callable function"):
         client.submit(5)
+    with pytest.raises(ValueError, match="no worker plugin 'unknown'"):
+        client.unregister_worker_plugin("unknown")
     assert not hasattr(client, "no_such_thing")
 
 
