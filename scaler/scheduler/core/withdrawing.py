@@ -234,14 +234,15 @@ def take_claim_response(
 
 
 def _settle(agent: AgentRecord, answered: Answered, kind: WithdrawalKind) -> None:
-    """An agent has said what becomes of these rows; of others it may still say so, or be lost before."""
+    """An agent has said what becomes of these rows; of others that it has it may still say so, or be lost before."""
     for (client, batch_id), spans in answered.items():
         asked = agent.withdrawals.get(client)
         if asked is None:
             continue
         for question in asked.take(batch_id, spans, kind):
             for left in _without(question, within(spans, question.lo, question.hi)):
-                asked.add(left)
+                if kind is WithdrawalKind.CLAIM or left.batch.has_in(AGENT + agent.number, left.lo, left.hi):
+                    asked.add(left)
         if not asked:
             del agent.withdrawals[client]
 
