@@ -128,7 +128,7 @@ class HostStore:
 
     def _listen(self, security: Security, bind: Address, host: str) -> Transfer:
         """`host`: where others find it."""
-        transfer = Transfer(self.directory.path, security, bind.url, on_demand=True, also=self._spiller.path)
+        transfer = Transfer(self.directory.path, security, bind.url, on_demand=True)
         self._transfer, self._address = transfer, Address(host, transfer.address.port).url
         transfer.advertise(self._address)
         return transfer
@@ -194,7 +194,7 @@ class HostStore:
         return events
 
     def lacks(self, key: Key) -> bool:
-        """Say whether there is no file of an object in memory, or none that can be read."""
+        """Say whether there is no file of an object, in memory or on disk, or none that can be read."""
         return not segments.can_be_read(self.path, key)
 
     def _wanted(self, key: Key) -> list[Event]:
@@ -207,7 +207,7 @@ class HostStore:
     def _moved(self, what: str, key: Key, error: str | None) -> list[Event]:
         _decrease(self._moves, key)
         if not self._stale_moves[key]:
-            return [Spilled(key, error) if what == "spill" else Restored(key, error, what == "lost")]
+            return [Spilled(key, error) if what == "spill" else Restored(key, error, what == "lost", what == "full")]
         _decrease(self._stale_moves, key)
         if what == "restore" and error is None:
             segments.free(self.path, key)
@@ -289,6 +289,7 @@ class HostStore:
                 logger.error("the store %s is gone, and cannot be made again: %s; tried again", self.path, error)
             return []
         self._is_broken = False
+        self._spiller.link()
         logger.error(
             "somebody has removed the store %s, with the %d objects that are here: it is made again (systemd-logind "
             "does that when a user logs out, unless RemoveIPC=no or `loginctl enable-linger` says otherwise)",

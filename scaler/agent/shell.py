@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from scaler.agent.core import leaving
 from scaler.agent.core.agent_core import AgentCore
@@ -46,12 +46,13 @@ from scaler.common.long_lived import HeapTrim
 from scaler.common.loop import Loop
 from scaler.protocol.codes import MAX_NAME, STDOUT, Leaving
 from scaler.protocol.messages import Message, ObjectFetch
+from scaler.store.index import Place
 from scaler.transport import Address
 
 logger = logging.getLogger("scaler.agent")
 
 #: where objects are, for the log
-PLACES: tuple[Literal["shm", "live", "disk", "moving"], ...] = ("shm", "live", "disk", "moving")
+PLACES: tuple[Place, ...] = ("shm", "live", "disk", "open", "moving")
 
 
 class Core(Protocol):

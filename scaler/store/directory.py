@@ -4,6 +4,7 @@
     owner     locked (flock) for as long as the owner lives
     token     a random text: whoever can read it is on the same host, and the same user
     free/     see `segments`
+    disk      a link to the directory of what is moved to disk
     wanted    see `room`
     ...       objects
 """

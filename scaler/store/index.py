@@ -3,6 +3,7 @@
     shm      a file in the store: in memory
     live     a Python object in the worker of a slot: in memory
     disk     a file in the spill directory
+    open     the same, which is read there as memory has no room for it
     moving   on the way between store and disk, or from another host: in memory, or about to be
 
 No method costs more than the entries it returns.
@@ -16,7 +17,11 @@ from typing import Literal, TypeAlias
 
 from scaler.store.layout import Key
 
-Place: TypeAlias = Literal["shm", "live", "disk", "moving"]
+Place: TypeAlias = Literal["shm", "live", "disk", "open", "moving"]
+#: where it is a file that tasks and clients of this host can read
+READABLE: tuple[Place, ...] = ("shm", "open")
+#: where it takes no memory
+ON_DISK: tuple[Place, ...] = ("disk", "open")
 
 
 class Entry:
@@ -48,7 +53,7 @@ class StoreIndex:
         self.hard_limit = hard_limit
         self._entries: dict[Key, Entry] = {}
         #: bytes by place
-        self._bytes: dict[Place, int] = {"shm": 0, "live": 0, "disk": 0, "moving": 0}
+        self._bytes: dict[Place, int] = {"shm": 0, "live": 0, "disk": 0, "open": 0, "moving": 0}
         #: bytes of those that move into memory
         self._arriving = 0
         #: exactly the entries in shm that nobody has pinned, the least recently used first
@@ -162,6 +167,11 @@ class StoreIndex:
     def total(self) -> int:
         """Bytes of all objects, on disk too."""
         return sum(self._bytes.values())
+
+    @property
+    def on_disk(self) -> int:
+        """Bytes that are on disk."""
+        return sum(self._bytes[place] for place in ON_DISK)
 
     @property
     def in_memory(self) -> int:

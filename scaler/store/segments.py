@@ -2,6 +2,7 @@
 
     .<name>.<pid>.<n>   being written     ──rename──►  <name>           complete, never changed
     free/<size>-<n>     warm memory       ◄──rename──  .free.<pid>.<n>  being freed
+    disk/<name>         moved to disk, and read there while memory has no room
 
 Memory that was used before is written a third faster than fresh memory, and giving much of it back takes milliseconds.
 So the file of a freed object goes to `free/`, and the next writer takes it from there. That must never change what
@@ -20,6 +21,7 @@ Nothing here blocks for longer than memory takes to be written. All functions ma
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import itertools
@@ -36,8 +38,8 @@ from scaler.common.process_limits import largest_file
 from scaler.store import ObjectMissing, StoreFull
 from scaler.store.layout import HEADER_BYTES, MAGIC, Key, StoredObject, check_header, decode, encode, file_name
 
-#: the folder of warm segments
-FREE = "free"
+#: the folder of warm segments, and the link to what was moved to disk
+FREE, DISK = "free", "disk"
 #: segments below this size, in bytes, are not worth keeping
 MIN_RECYCLED = 1 << 20
 #: descriptors that mapped objects leave to others
@@ -187,14 +189,15 @@ def write_all(fd: int, parts: Sequence[bytes | memoryview], position: int = 0) -
 
 
 def open_object(directory: str, key: Key, sparing: bool = False) -> StoredObject:
-    """Map an object. The memory is private: whoever writes to it changes a copy. Takes no time for its size.
+    """Map an object, in memory or on disk. Takes no time for its size.
 
-    A mapping keeps the file's memory. `sparing`: for a reader who may keep it for long; where the file system has
-    little room left the object is copied instead.
+    The mapping is private: whoever writes to it changes a copy. It keeps the file's memory, or its room on disk.
+    `sparing`: for a reader who may keep it for long; where the file system has little room left the object is copied
+    instead.
 
     Raises `ObjectMissing`, OSError.
     """
-    fd, size = _open_locked(directory, key)
+    fd, size = find_file(directory, key)
     try:
         return decode(_map(fd, size, sparing), key)
     finally:
@@ -215,10 +218,21 @@ def open_file(directory: str, key: Key) -> tuple[int, int]:
     return fd, size
 
 
+def find_file(directory: str, key: Key) -> tuple[int, int]:
+    """As `open_file`, wherever the object is, in memory or on disk."""
+    try:
+        return open_file(directory, key)
+    except ObjectMissing:
+        for place in (os.path.join(directory, DISK), directory):  # it may be moved between two looks
+            with contextlib.suppress(ObjectMissing):
+                return open_file(place, key)
+        raise
+
+
 def can_be_read(directory: str, key: Key) -> bool:
     """Say whether an object is here, complete, and its file can be opened. Who can't tell for a shortage says yes."""
     try:
-        fd, _ = open_file(directory, key)
+        fd, _ = find_file(directory, key)
     except ObjectMissing:
         return False
     except OSError as error:

@@ -20,7 +20,7 @@ from scaler.errors import ProtocolError
 from scaler.store import ObjectMissing
 from scaler.store.layout import HEADER_BYTES, Key, file_name, tag_of
 from scaler.store.puts import Puts
-from scaler.store.segments import is_shortage, open_file
+from scaler.store.segments import find_file, is_shortage
 from scaler.store.spreading import Spreading
 from scaler.store.wire import CHUNK, ONLY, REFERRED, VERSION, Kind, Note, pack, unpack
 
@@ -109,7 +109,7 @@ class Serving:
 
     def __init__(
         self,
-        directories: Sequence[str],
+        directory: str,
         on_demand: bool,
         send: Callable[[int, list[bytes | memoryview]], None],
         report: Callable[[Result], None],
@@ -117,8 +117,7 @@ class Serving:
         unsent: Callable[[int], int] = lambda peer: 0,
         host_of: Callable[[int], str] = lambda peer: "",
     ) -> None:
-        #: where objects are looked for; the first is where they are put
-        self._directories = directories
+        self._directory = directory
         self._on_demand = on_demand
         self._send = send
         self._report = report
@@ -142,7 +141,7 @@ class Serving:
         #: counts the times that what peers have said was fetched
         self._turn = 0
         self._spreading = Spreading(self._addresses)
-        self._puts = Puts(directories[0], self._find, self._say, self._put_done)
+        self._puts = Puts(directory, self._find, self._say, self._put_done)
         #: the one that was read last comes last
         self._opened: dict[Key, _Opened] = {}
         #: who waits for an object to be made ready
@@ -330,15 +329,14 @@ class Serving:
 
     def _find(self, key: Key) -> tuple[int, int] | None:
         """Descriptor and size of an object's file."""
-        for directory in (*self._directories, self._directories[0]):  # it may be moved between two looks
-            try:
-                return open_file(directory, key)
-            except ObjectMissing:
-                pass
-            except OSError as error:
-                if is_shortage(error):
-                    raise
-                _log.warning("cannot read %s: %s", file_name(key), error)
+        try:
+            return find_file(self._directory, key)
+        except ObjectMissing:
+            pass
+        except OSError as error:
+            if is_shortage(error):
+                raise
+            _log.warning("cannot read %s: %s", file_name(key), error)
         return None
 
     def _answer(self, number: int, note: Note, opened: _Opened) -> None:

@@ -1,7 +1,8 @@
 """Moving objects between memory and disk, in a thread of its own, when the agent says so.
 
 Files have the same form in both places, and an object is always whole in one of them: it leaves the one when it is
-complete in the other. Restoring goes before spilling, since rows wait for it.
+complete in the other. Readers find it in either, as the store has a link to the directory on disk: what memory has no
+room for is read where it is. Restoring goes before spilling, since rows wait for it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from scaler.store import ObjectMissing, StoreFull
 from scaler.store.directory import OwnedDirectory, clean_up_dead, named_root, temporary_root
 from scaler.store.layout import Key, file_name
 from scaler.store.mailbox import Mailbox
-from scaler.store.segments import Draft, free, open_file, write_all
+from scaler.store.segments import DISK, Draft, free, open_file, write_all
 
-What: TypeAlias = Literal["spill", "restore", "drop", "lost"]
+What: TypeAlias = Literal["spill", "restore", "drop", "lost", "full"]
 #: what was asked for, the object, bytes that were moved or removed, and why it failed (None: it did not); "lost" is
-#: what a restore becomes whose object is not on disk, or is damaged: to ask again is of no use
+#: what a restore becomes whose object is not on disk, or is damaged: to ask again is of no use; "full" one for which
+#: memory has no room
 Result: TypeAlias = tuple[What, Key, int, str | None]
 
 #: of the names of spill directories
@@ -55,6 +57,7 @@ class Spiller:
         root = root or temporary_root()
         self._directory = directory
         self._disk = OwnedDirectory(root, SPILL_PREFIX)
+        self.link()
         self._results: Mailbox[Result] = Mailbox()
         self._changed = threading.Condition()
         #: requests, guarded by `_changed`; those of the first queue go first
@@ -68,6 +71,10 @@ class Spiller:
     def path(self) -> str:
         """The directory on disk; objects there can be read as in a store."""
         return self._disk.path
+
+    def link(self) -> None:
+        """Have readers of the store find what is on disk; again if the store was made again. Raises OSError."""
+        os.symlink(self._disk.path, os.path.join(self._directory, DISK))
 
     def fileno(self) -> int:
         """A descriptor that is readable while there are results."""
@@ -121,7 +128,10 @@ class Spiller:
             except ObjectMissing as caught:
                 error = str(caught)
                 what = "lost" if what == "restore" else what
-            except (StoreFull, OSError) as caught:
+            except StoreFull as caught:
+                error = str(caught)
+                what = "full" if what == "restore" else what
+            except OSError as caught:
                 error = str(caught)
             except Exception as caught:
                 _log.exception("%s of %s failed", what, file_name(key))

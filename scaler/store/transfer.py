@@ -84,10 +84,9 @@ class Transfer:
         *,
         patience: float = 5.0,
         on_demand: bool = False,
-        also: str | None = None,
         shortcut: bool = True,
     ) -> None:
-        """Listen at `bind`. Objects are looked for in the directory `also`, too: what is on disk.
+        """Listen at `bind`.
 
         `patience`: seconds after which a store that says nothing counts as gone. Raises `AddressInUse`, `AddressError`.
         """
@@ -100,9 +99,8 @@ class Transfer:
         #: where it listens, with the real port
         self.address = self._listener.address
         self._fetching = Fetching(patience)
-        directories = [directory] if also is None else [directory, also]
         self._serving = Serving(
-            directories, on_demand, self._listener.send, self._results.put, self._partial, self._listener.unsent,
+            directory, on_demand, self._listener.send, self._results.put, self._partial, self._listener.unsent,
             self._listener.origin_of,
         )  # fmt: skip
         self._arriving: dict[Key, _Arriving] = {}

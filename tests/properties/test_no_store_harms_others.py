@@ -140,7 +140,7 @@ def serve(seed: int, store: str) -> None:
     with tempfile.TemporaryFile() as file:
         file.truncate(3 * CHUNK)
         arriving = {KEYS[2]: Partial(file.fileno(), 3 * CHUNK, 7, bytearray([1, 0, 0]))}
-        serving = Serving([store], random.random() < 0.5, lambda *_: None, lambda _: None, arriving.get)
+        serving = Serving(store, random.random() < 0.5, lambda *_: None, lambda _: None, arriving.get)
         say_anything(serving, random)
         serving.close()
     fd, found = open_file(store, there)

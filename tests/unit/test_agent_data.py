@@ -445,6 +445,41 @@ def test_an_object_that_cannot_be_read_from_disk_is_gone_after_some_tries() -> N
     assert fake.asked(ev.DropObject) == [(C, value)]
 
 
+def test_what_memory_turns_out_to_have_no_room_for_is_read_on_disk() -> None:
+    fake = FakeAgent(1, total=10 * MB)
+    value = made(fake, 0, 10, size=6 * MB)
+    fake.handle(ev.Spilled((C, value)))
+    fake.give_dependents(30, [[value]], size=6 * MB)
+    fetch(fake, value)
+    fake.handle(ev.Requested((C, value)))
+    fake.handle(ev.Restored((C, value), "there is no room", lacks_room=True))
+    assert fake.running(0) == [(30, 0, 1)]
+    assert fake.asked(ev.Serve) == [(C, value)]
+    fetch(fake, value)
+    assert not any(isinstance(message, ObjectGone) for message in fake.said)
+    assert [list(answer.outcomes) for answer in fake.heard(ObjectResponse)] == [[0], [0]]
+
+
+def test_what_memory_has_no_room_for_is_read_on_disk_at_once() -> None:
+    fake = FakeAgent(1, total=10 * MB)
+    first, second = (made(fake, 0, batch, size=6 * MB) for batch in (10, 20))
+    fake.handle(ev.Spilled((C, first)))
+    fake.handle(ev.Spilled((C, second), "the disk is full"))
+    fake.give_dependents(30, [[first]], size=6 * MB)
+    assert fake.running(0) == [(30, 0, 1)]
+    assert fake.asked(ev.Restore) == []
+
+
+def test_what_is_read_on_disk_is_gone_if_its_file_is() -> None:
+    fake = FakeAgent(1, total=10 * MB)
+    value = made(fake, 0, 10, size=6 * MB)
+    fake.handle(ev.Spilled((C, value)))
+    fetch(fake, value)
+    fake.handle(ev.Restored((C, value), "there is no room", lacks_room=True))
+    fake.handle(ev.FileMissing((C, value)))
+    assert [list(message) for message in fake.heard(ObjectGone)] == [[(C, value)]]
+
+
 def test_a_disk_that_takes_nothing_is_said_once_and_so_is_that_it_does_again() -> None:
     fake = FakeAgent(1, total=10 * MB)
     value = made(fake, 0, 10, size=6 * MB)
@@ -477,7 +512,7 @@ def test_a_worker_does_not_count_as_having_what_could_not_be_read_from_disk() ->
     fake.handle(ev.Spilled((C, value)))
     fake.give_dependents(30, [[value]], size=6 * MB)
     fake.handle(ev.Restored((C, value)))
-    fake.makes(0, size=6 * MB)
+    fake.makes(0, size=MB)
     fake.handle(ev.Spilled((C, value)))
     fake.give_dependents(40, [[value]], size=6 * MB)
     for _ in range(MAX_TRIES):
@@ -928,7 +963,7 @@ def test_what_was_brought_for_a_row_stays_until_the_row_may_run() -> None:
     """While something leaves, nothing is handed out: what the row waited for went to disk again, for ever."""
     fake = FakeAgent(1, total=100 * MB)
     value = made(fake, 0, 10, size=20 * MB)
-    live = made(fake, 0, 20, live=True, size=(HARD + 1) * MB)
+    live = made(fake, 0, 20, live=True, size=(HARD - 20) * MB)
     assert fake.asked(ev.Spill) == [(C, value)]
     fake.handle(ev.Spilled((C, value)))
     fake.give_dependents(30, [[value, live]])

@@ -66,9 +66,9 @@ def test_an_object_goes_to_disk_and_comes_back(host: Host) -> None:
     host.put(KEY)
     host.spiller.spill(KEY)
     assert host.results() == [("spill", KEY, SIZE, None)]
-    assert sorted(os.listdir(host.store)) == ["free"]
+    assert sorted(os.listdir(host.store)) == ["disk", "free"]
     assert os.listdir(f"{host.store}/free") == [], "its memory is given back"
-    assert bytes(open_object(host.spiller.path, KEY).buffers[0]) == CONTENT
+    assert bytes(open_object(host.store, KEY).buffers[0]) == CONTENT, "it is read where it is"
     host.spiller.restore(KEY)
     assert host.results() == [("restore", KEY, SIZE, None)]
     assert bytes(open_object(host.store, KEY).buffers[0]) == CONTENT
@@ -165,7 +165,8 @@ def test_what_dead_processes_left_on_disk_is_removed(host: Host) -> None:
     dead.mkdir()
     (dead / "owner").write_text("")
     (dead / "7-1").write_text("")
-    other = Spiller(host.store, str(host.disk))
+    (host.disk.parent / "other").mkdir()
+    other = Spiller(str(host.disk.parent / "other"), str(host.disk))
     assert not dead.exists()
     assert os.path.isdir(host.spiller.path)
     other.close()

@@ -26,7 +26,7 @@ from scaler.store import window as window_module
 from scaler.store.directory import StoreDirectory
 from scaler.store.layout import MAGIC, Key, file_name, tag_of
 from scaler.store.remote import RemoteStore
-from scaler.store.segments import Draft, free, open_object, parts_of, remove_client, write
+from scaler.store.segments import DISK, Draft, free, open_object, parts_of, remove_client, write
 from scaler.store.serving import LONGEST_UNREAD, MAX_UNDER_WAY, MOST_UNREAD, Result, Serving
 from scaler.store.transfer import Transfer
 from scaler.store.window import FEWEST, MOST
@@ -336,10 +336,9 @@ def test_a_wait_for_an_object_that_is_made_ready_is_longer_than_patience(
 
 
 def test_objects_on_disk_are_served_too(host: Callable[..., Host], tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    there, here = host(also=str(disk)), host()
-    total = write(str(disk), KEY, b"", [memoryview(b"spilt")])
+    there, here = host(), host()
+    os.symlink(tmp_path, os.path.join(there.store, DISK))
+    total = write(str(tmp_path), KEY, b"", [memoryview(b"spilt")])
     assert here.fetch(KEY, total, there) is None
     assert here.content() == b"spilt"
 
@@ -556,7 +555,7 @@ class Peers:
         self.sent: list[tuple[int, Note]] = []
         self.reports: list[Result] = []
         self.serving = Serving(
-            [directory], options.get("on_demand", False), self._send, self.reports.append, lambda key: None
+            directory, options.get("on_demand", False), self._send, self.reports.append, lambda key: None
         )
         self.reads: dict[int, int] = {}
 
@@ -606,7 +605,7 @@ class Unread(Peers):
         super().__init__(directory)
         self.unsent: Counter[int] = Counter()
         self.serving = Serving(
-            [directory], False, self._send, self.reports.append, lambda key: None, self.unsent.__getitem__
+            directory, False, self._send, self.reports.append, lambda key: None, self.unsent.__getitem__
         )
 
     def _send(self, number: int, frames: list[bytes | memoryview]) -> None:
@@ -914,7 +913,8 @@ def test_on_a_narrow_way_a_chunk_may_take_longer_than_a_silent_store_is_waited_f
 
 
 def test_a_put_of_what_is_on_disk_already_is_done_at_once(host: Callable[..., Host], tmp_path: Path) -> None:
-    there = host(also=str(tmp_path))
+    there = host()
+    os.symlink(tmp_path, os.path.join(there.store, DISK))
     store = RemoteStore(there.url, SECURITY, patience=patience(PATIENCE))
     parts, size = parts_of(KEY, b"pickle", [])
     tag = tag_of(parts[0])

@@ -265,7 +265,7 @@ class AgentCore:
     def _restored(self, event: Restored) -> None:
         if event.error is not None and not event.is_lost:
             spilling.note_no_room(self._state, self._state.objects.size(event.key))
-        storing.take_restored(self._state, self.out, event.key, event.error, event.is_lost)
+        storing.take_restored(self._state, self.out, event.key, event.error, event.is_lost, event.lacks_room)
 
     def _fetched(self, event: Fetched) -> None:
         if event.lacks_room:

@@ -1,18 +1,19 @@
-"""Making a file in the store of an object, from wherever it is, and telling whoever waits what has become of it.
+"""Making a file that can be read of an object, from wherever it is, and telling whoever waits what has become of it.
 
 live in a worker ── publish ──►┐
 on disk ── restore ───────────►├── a file in the store ──► arrived
+   └────── no room in memory ──┼── the file on disk ─────► arrived
 at other agents ── fetch ─────►┘                           lost, if that can't be done
 """
 
 import math
 
-from scaler.agent.core import worker_commands
+from scaler.agent.core import spilling, worker_commands
 from scaler.agent.core.events import DropObject, Fetch, Restore, Serve
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import object_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.object_records import ObjectRecord, ObjectState
+from scaler.agent.state.object_records import READABLE, ObjectRecord, ObjectState
 from scaler.agent.state.worker_records import WorkerRecord
 from scaler.store.layout import Key
 
@@ -22,10 +23,10 @@ MAX_TRIES = 20
 
 
 def bring(state: HostState, out: Outgoing, key: Key) -> None:
-    """Make it a file in the store; the follow-ups of this step or of a later one will have it as arrived or lost."""
+    """Have a file of it that can be read; the follow-ups of this or a later step will have it as arrived or lost."""
     record = state.objects.record(key)
     record.wanted = True
-    if record.state is ObjectState.STORED:
+    if record.state in READABLE:
         arrive(state, out, key, record)
     elif record.state is ObjectState.ABSENT:
         _fetch(state, out, key, record)
@@ -48,12 +49,20 @@ def _make_file(state: HostState, out: Outgoing, key: Key, record: ObjectRecord) 
     slot = entry.slot
     if entry.place == "moving":
         _fetch(state, out, key, record)
+    elif slot is None and entry.size > spilling.room(state):
+        open_on_disk(state, out, key, record)
     elif slot is None:
         object_moves.move(state, key, record, ObjectState.RESTORING)
         out.add(Restore(key))
     else:
         object_moves.move(state, key, record, ObjectState.PUBLISHING)
         out.publish(slot, key)
+
+
+def open_on_disk(state: HostState, out: Outgoing, key: Key, record: ObjectRecord) -> None:
+    """There is no room for it in memory: it is read where it is."""
+    object_moves.move(state, key, record, ObjectState.OPEN)
+    arrive(state, out, key, record)
 
 
 def retry(state: HostState, out: Outgoing) -> None:
@@ -75,7 +84,7 @@ def publish_all(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
 
 # ---- what has become of it -------------------------------------------------------------------------------------------
 def arrive(state: HostState, out: Outgoing, key: Key, record: ObjectRecord) -> None:
-    """It is a file in the store now: tell whoever waits, if anybody does."""
+    """It is a file that can be read now: tell whoever waits, if anybody does."""
     if record.wanted:
         _answer(state, out, key, record, None)
         state.follow_ups.arrived.append(key)

@@ -97,11 +97,12 @@ class Spilled:
 
 @record
 class Restored:
-    """An object that was on disk is in the store now; or not, and why, and whether it is on disk no more."""
+    """An object that was on disk is in the store now; or not, and why: it is on disk no more, or there is no room."""
 
     key: Key
     error: str | None = None
     is_lost: bool = False
+    lacks_room: bool = False
 
 
 @record

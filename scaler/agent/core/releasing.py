@@ -5,7 +5,7 @@ from scaler.agent.core.events import DropClient
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import object_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.object_records import ObjectState
+from scaler.agent.state.object_records import READABLE, ObjectState
 from scaler.store.layout import Key
 
 
@@ -78,7 +78,7 @@ def find_not_live(state: HostState, out: Outgoing, slot: int, key: Key) -> None:
 def find_missing(state: HostState, out: Outgoing, key: Key) -> None:
     """There is no file of it; if there should be one somebody has removed it, and it is gone."""
     record = state.objects.records.get(key)
-    if record is not None and record.state is ObjectState.STORED:
+    if record is not None and record.state in READABLE:
         object_moves.move(state, key, record, ObjectState.ABSENT, cause="its file is gone")
         out.gone(key)
         state.objects.forget_absent(key, record)

@@ -48,7 +48,7 @@ def report(state: HostState, out: Outgoing, measured: Measured) -> None:
         HostReport(
             measured.cpu, measured.memory, round(1000 * pulse.cpu), max(0, state.workers.free), state.queued,
             sum(columns.rows) - sum(columns.queued),
-            min(MOST, max(0, round(1e6 * pulse.lag))), index.total, index.bytes_in("disk"), state.fetched_bytes,
+            min(MOST, max(0, round(1e6 * pulse.lag))), index.total, index.on_disk, state.fetched_bytes,
             len(columns), tuple(names), [columns.pack()],
         )
     )  # fmt: skip

@@ -4,7 +4,7 @@ from scaler.agent.core import bringing, releasing, worker_commands
 from scaler.agent.core.events import Serve
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
-from scaler.agent.state.object_records import ObjectState
+from scaler.agent.state.object_records import READABLE
 from scaler.protocol.messages import Neighbours, ObjectFetch, Task
 from scaler.store.layout import Key
 
@@ -45,7 +45,7 @@ def answer_scheduler(state: HostState, out: Outgoing, message: ObjectFetch) -> N
         _learn(state, key, size, list(message.holders[at : at + count]))
         at += count
         record = state.objects.record(key)
-        if record.state is ObjectState.STORED:
+        if record.state in READABLE:
             state.objects.index.touch(key)
             out.respond(key, state.number, None)
         else:

@@ -16,6 +16,7 @@ from scaler.agent.state.ready_rows import ReadyRows, RowQueue
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.waiting_rows import WaitingRows, WaitingSpan
 from scaler.protocol import failures
+from scaler.store.index import ON_DISK, READABLE
 from scaler.store.layout import Key
 
 #: bytes that are brought for waiting rows at once; more only for a single wait
@@ -111,12 +112,12 @@ def _look(state: HostState, keys: list[Key], anywhere: bool) -> tuple[int | None
 
 
 def _bytes_of_files(state: HostState, keys: list[Key], slot: int | None) -> int:
-    """What takes memory of the store while a row with these inputs runs: all but what its worker has itself."""
+    """What takes memory of the store while a row with these inputs runs: all but what its worker has, or the disk."""
     index = state.objects.index
     return sum(
         state.objects.size(key)
         for key in set(keys)
-        if slot is None or (entry := index.get(key)) is None or entry.slot != slot
+        if (entry := index.get(key)) is None or (entry.place not in ON_DISK and (slot is None or entry.slot != slot))
     )
 
 
@@ -131,7 +132,7 @@ def usable(state: HostState, origin: RowRange, lo: int, hi: int, slot: int) -> i
     for row in range(lo, hi):
         for key in origin.stored_for(row):
             entry = index.get(key)
-            if entry is None or not (entry.place == "shm" or entry.slot == slot):
+            if entry is None or not (entry.place in READABLE or entry.slot == slot):
                 return row
         if origin.needs is None:
             return hi

@@ -102,13 +102,17 @@ def take_spilled(state: HostState, out: Outgoing, key: Key, error: str | None) -
         bringing.try_earlier(state, size)
 
 
-def take_restored(state: HostState, out: Outgoing, key: Key, error: str | None, is_lost: bool) -> None:
-    """An object was moved back from disk, or could not be, perhaps as it is not there any more."""
+def take_restored(
+    state: HostState, out: Outgoing, key: Key, error: str | None, is_lost: bool, lacks_room: bool
+) -> None:
+    """An object was moved back from disk, or could not be, as it is not there any more or memory has no room."""
     record = state.objects.records.get(key)
     if record is None or record.state is not ObjectState.RESTORING:
         return
     if error is not None and is_lost:
         bringing.give_up(state, out, key, record, error)
+    elif error is not None and lacks_room:
+        bringing.open_on_disk(state, out, key, record)
     elif error is not None:
         bringing.fail(state, out, key, record, error)
     else:

@@ -8,7 +8,8 @@ from scaler.store.layout import Key
 
 ABSENT, STORED, LIVE = ObjectState.ABSENT, ObjectState.STORED, ObjectState.LIVE
 PUBLISHING, SPILLING, ON_DISK = ObjectState.PUBLISHING, ObjectState.SPILLING, ObjectState.ON_DISK
-RESTORING, FETCHING, BACKING_OFF = ObjectState.RESTORING, ObjectState.FETCHING, ObjectState.BACKING_OFF
+OPEN, RESTORING = ObjectState.OPEN, ObjectState.RESTORING
+FETCHING, BACKING_OFF = ObjectState.FETCHING, ObjectState.BACKING_OFF
 
 #: which moves an object makes, with what causes them; anything else is a defect
 OBJECT_TRANSITIONS: dict[tuple[ObjectState, ObjectState], str] = {
@@ -24,19 +25,24 @@ OBJECT_TRANSITIONS: dict[tuple[ObjectState, ObjectState], str] = {
     (SPILLING, STORED): "it could not be moved to disk",
     (ON_DISK, STORED): "it was made again",
     (ON_DISK, RESTORING): "it is needed",
+    (ON_DISK, OPEN): "it is needed, and memory has no room for it",
     (RESTORING, STORED): "it was moved back, or made again",
+    (RESTORING, OPEN): "memory has no room for it",
     (RESTORING, BACKING_OFF): "it could not be moved back",
     (FETCHING, STORED): "it came, or was made here",
     (FETCHING, BACKING_OFF): "there is no room for it",
     (BACKING_OFF, FETCHING): "it is tried again",
     (BACKING_OFF, PUBLISHING): "it is tried again",
     (BACKING_OFF, RESTORING): "it is tried again",
+    (BACKING_OFF, OPEN): "memory has no room for it by now",
+    (OPEN, STORED): "it was made again",
     (BACKING_OFF, STORED): "it was made again",
     (STORED, ABSENT): "nobody needs it, or its file is gone",
     (LIVE, ABSENT): "nobody needs it, or its worker has ended or does not have it",
     (PUBLISHING, ABSENT): "nobody needs it, its worker has ended, or it could not be written",
     (SPILLING, ABSENT): "nobody needs it",
     (ON_DISK, ABSENT): "nobody needs it",
+    (OPEN, ABSENT): "nobody needs it, or its file is gone",
     (RESTORING, ABSENT): "nobody needs it, or it could not be moved back",
     (FETCHING, ABSENT): "nobody needs it, or it could not be had",
     (BACKING_OFF, ABSENT): "nobody needs it, its worker has ended, or it could not be had",
@@ -44,7 +50,7 @@ OBJECT_TRANSITIONS: dict[tuple[ObjectState, ObjectState], str] = {
 
 #: where an object is in each state; one that backs off is where it was
 PLACES: dict[ObjectState, Place] = {
-    STORED: "shm", LIVE: "live", PUBLISHING: "live", ON_DISK: "disk",
+    STORED: "shm", LIVE: "live", PUBLISHING: "live", ON_DISK: "disk", OPEN: "open",
     SPILLING: "moving", RESTORING: "moving", FETCHING: "moving",
 }  # fmt: skip
 

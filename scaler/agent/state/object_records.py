@@ -28,12 +28,18 @@ class ObjectState(StrEnum):
     SPILLING = "spilling"
     #: a file on disk
     ON_DISK = "on disk"
+    #: a file on disk that is read there
+    OPEN = "open"
     #: on its way from disk to the store
     RESTORING = "restoring"
     #: on its way from another agent
     FETCHING = "fetching"
     #: live or on disk; making a file in the store of it failed, and will be tried again
     BACKING_OFF = "backing off"
+
+
+#: states in which tasks and clients of this host can read it
+READABLE = (ObjectState.STORED, ObjectState.OPEN)
 
 
 @entity
@@ -46,7 +52,7 @@ class ObjectRecord:
     told_size: int = 0
     #: numbers of other agents that have it
     holders: list[int] = field(default_factory=list)
-    #: it shall become a file in the store; rows or workers that wait for that are told when it has come, or is lost
+    #: it shall become a file that can be read; rows or workers that wait for that are told when it has come, or is lost
     wanted: bool = False
     #: the scheduler waits for an answer when it is a file
     scheduler_waits: bool = False

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from scaler.agent.state.host import HostState
 from scaler.agent.state.object_moves import PLACES
-from scaler.agent.state.object_records import ObjectRecord, ObjectState
+from scaler.agent.state.object_records import READABLE, ObjectRecord, ObjectState
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import BUSY, GONE, IDLE, WorkerRecord
 from scaler.common.findings import Finding
@@ -178,7 +178,7 @@ def _object(state: HostState, key: Key, record: ObjectRecord) -> Iterator[Findin
         yield Finding(f"{name} cannot have {entry.size:,} bytes: the scheduler would not believe it", key[1])
     if record.state in _COMING and not record.wanted:
         yield Finding(f"{name} is brought for nobody", key[1])
-    if record.state is ObjectState.STORED and record.wanted:
+    if record.state in READABLE and record.wanted:
         yield Finding(f"{name} is a file, and somebody waits for that", key[1])
     if (record.scheduler_waits or record.peers_wait) and not record.wanted:
         yield Finding(f"{name}: somebody waits, and nobody brings it", key[1])

@@ -210,10 +210,10 @@ class SimClient(Process):
             hosts = self._hosts(self._offers[message.agent]) if message.agent in self._offers else []
             if not hosts:
                 self._handle(ev.Request(StoreRequest()))
-            found = hosts[0].store.files.get(key) if hosts else None
+            found = hosts[0].store.find(key) if hosts else None
             if found is not None:
                 self._have_read(job, ("value", found[0]))
-            else:  # it was moved to disk since, or its host has died
+            else:  # its host has died
                 self.world.after(0.05, lambda job=job: self.user(lambda: self._read_again(job)))  # type: ignore[misc]
 
     def _read_again(self, job: Job) -> None:

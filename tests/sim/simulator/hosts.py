@@ -170,7 +170,7 @@ class Host(Process):
                 twice = [here & rows - self._stale for here in self._mirror.rows.values() if here & rows - self._stale]
                 require(not twice, f"{self.name} is given rows that it has: {twice}", f"batch={message.batch}")
         keys = zip(message.clients, message.ids, strict=True) if type(message) is ObjectFetch else ()
-        return [*(ev.FileMissing(key) for key in keys if key not in self.store.files), ev.FromScheduler(message)]
+        return [*(ev.FileMissing(key) for key in keys if self.store.find(key) is None), ev.FromScheduler(message)]
 
     def gather(self) -> list[Any]:
         """What happened here since the last time."""

@@ -84,6 +84,8 @@ RARE: frozenset[Move] = SCRIPTED | {
     "object backing off -> publishing",
     "object backing off -> stored",
     "object backing off -> absent",
+    "object backing off -> open",
+    "object open -> stored",
     "object on disk -> stored",
     "object restoring -> absent",
 }

@@ -35,6 +35,10 @@ class SimStore:
         """Where files are: in memory, on disk."""
         return self.files, self.disk
 
+    def find(self, key: Key) -> tuple[int, int] | None:
+        """The file of an object, wherever it is."""
+        return self.files.get(key) or self.disk.get(key)
+
     def sweep(self) -> None:
         """Remove what was written and nobody was told of for a while, as the sweeper of the real store does."""
         for key, when in list(self.written.items()):
@@ -82,13 +86,15 @@ class SimStore:
         if not self._ends(key, number):
             return
         source, target = (self.files, self.disk) if is_spill else (self.disk, self.files)
-        error = "the disk is broken" if self.world.random.random() < self.host.cluster.mix.full else None
-        is_lost = key not in source
-        if is_lost:
-            error = "it is not there"
+        is_lost, is_full = key not in source, self.world.random.random() < self.host.cluster.mix.full
+        lacks_room = is_full and self.world.random.random() < 0.5
+        error = (
+            "it is not there" if is_lost else "there is no room" if lacks_room else "it is broken" if is_full else None
+        )
         if error is None:
             target[key] = source.pop(key)
-        self.host.tell(ev.Spilled(key, error) if is_spill else ev.Restored(key, error, is_lost))
+        told = ev.Spilled(key, error) if is_spill else ev.Restored(key, error, is_lost, lacks_room and not is_lost)
+        self.host.tell(told)
 
     # ---- other hosts -----------------------------------------------------------------------------------------------
     def _fetch(self, effect: ev.Fetch) -> None:
@@ -116,7 +122,7 @@ class SimStore:
     def _arrive(self, key: Key, number: int, other: "SimStore", others: list["SimStore"]) -> None:
         if self._under_way.get(key) != number or not self.host.alive:
             return
-        found = other.files.get(key) or other.disk.get(key)
+        found = other.find(key)
         full = self.host.cluster.mix.full
         if not other.host.alive or self._is_cut_off(other):
             self._ask(key, number, others, f"{other.host.name} broke off")

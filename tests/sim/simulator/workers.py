@@ -375,7 +375,10 @@ class SimWorker:
                 self._live[key] = self._live.pop(key)
                 value = self._live[key].file[0]
             else:
-                value = self.host.store.files[key][0]
+                found = self.host.store.find(key)
+                if found is None:
+                    raise KeyError(key)
+                value = found[0]
             values.append(value if index < 0 else value[index])
         return spec, values
 
