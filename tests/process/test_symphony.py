@@ -1,8 +1,8 @@
-"""`scaler_symphony_cluster` against a stand-in for Symphony's module, with the documents' service, unchanged."""
+"""`scaler_symphony_cluster` against a stand-in for Symphony's module, with the service of its page."""
 
 import contextlib
 import os
-import shutil
+import re
 import signal
 import socket
 import time
@@ -15,6 +15,7 @@ from support.programs import ROOT, environment
 from scaler import Client, SerializationError, TaskError, WorkerLost
 
 STAND_IN = ROOT / "tests" / "support" / "symphony"
+PAGE = ROOT / "docs" / "symphony.md"
 
 
 class Symphony:
@@ -23,7 +24,8 @@ class Symphony:
     def __init__(self, daemons, directory):
         self.daemons = daemons
         self.directory = directory
-        shutil.copy(STAND_IN / "ScalerService.py", directory)
+        service = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+        (directory / "ScalerService.py").write_text(service[1])
         path = f"{STAND_IN}{os.pathsep}{environment()['PYTHONPATH']}"
         self.environment = environment(PYTHONPATH=path, SOAMAPI_DIRECTORY=str(directory))
         daemons.start_scheduler("--retries-on-loss", "1")

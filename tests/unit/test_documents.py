@@ -5,13 +5,17 @@ import importlib
 import importlib.util
 import pkgutil
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
 
 import scaler
 from scaler import errors
+from scaler.cli.main import command as scaler_command
+from scaler.cli.provision import read
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -113,3 +117,28 @@ def test_every_error_is_public_and_in_the_tree_and_on_the_page() -> None:
             assert f" {name} " in (errors.__doc__ or ""), name
             assert getattr(scaler, name) is value
             assert f"`{name}`" in page or name in ("ScalerError", "TaskFailed", "ProtocolError"), name
+
+
+#: a line of a shell: the program, and what it is given up to a comment, a pipe and the like
+SHELL_LINE = re.compile(r"^(?:    |(?: {4})?[\w-]*\$ +)(scaler(?:_[a-z]+)*) +([^#|&>\n]+)", re.MULTILINE)
+
+
+def test_every_line_of_a_shell_is_one_that_the_programs_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(click.Path, "convert", lambda _, path, *__: path)  # of files that are not here
+    for program, words in [line for page in PAGES for line in SHELL_LINE.findall(page.read_text())]:
+        arguments = shlex.split(words)
+        if program != "scaler":
+            arguments.insert(0, {"scaler_symphony_cluster": "symphony"}.get(program, program.removeprefix("scaler_")))
+        command: click.Command = scaler_command
+        while isinstance(command, click.Group):
+            command = command.commands[arguments.pop(0)]
+        command.make_context(program, arguments)
+
+
+def test_every_file_for_a_provisioner_that_is_shown_can_be_read(tmp_path: Path) -> None:
+    shown = [block for page in PAGES for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.S | re.M)]
+    files = [block for block in shown if "provider = " in block]
+    assert len(files) > 2
+    for block in files:
+        (tmp_path / "shown.toml").write_text(block)
+        assert read(tmp_path / "shown.toml", {}, {})[0].address

@@ -587,7 +587,7 @@ class SchedulerCore:
         store_choice.request(self.state, self._out, client, message.standalone)
 
     def _client_leaves(self, client: ClientRecord, message: DisconnectRequest) -> None:
-        peers.drop_client(self.state, self._out, client, "it disconnected")
+        peers.drop_client(self.state, self._out, client, "it has ended" if client.is_resident else "it disconnected")
         self._run(roots.leave(self.state, self._out, client.root))
         self._out.send(client.number, DisconnectResponse())
         self._out.effects.append(Forget(client.number, "disconnected"))
