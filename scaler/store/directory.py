@@ -21,6 +21,8 @@ from scaler.common.digest import compare_digest
 from scaler.store.segments import FREE
 from scaler.transport.stream import forget_in_children
 
+#: where files are in memory, on Linux
+_MEMORY = "/dev/shm"
 _OWNER, TOKEN = "owner", "token"
 #: a directory without an owner's file is being made, unless it is older than this, in seconds
 _MAKING = 60.0
@@ -28,13 +30,18 @@ _MAKING = 60.0
 
 def default_root() -> str:
     """Where stores are: in memory, or where temporary files are if the platform has no such place."""
-    if os.access("/dev/shm", os.W_OK | os.X_OK):
-        return "/dev/shm"
-    return temporary_root()
+    return _MEMORY if _is_memory_writable() else temporary_root()
+
+
+def _is_memory_writable() -> bool:
+    return os.access(_MEMORY, os.W_OK | os.X_OK)
 
 
 def temporary_root() -> str:
-    """Where temporary files are; `tempfile`, which is slow to load, is asked in doubt. Raises OSError: nowhere."""
+    """Where temporary files are; `tempfile`, which is slow to load, is asked in doubt. Raises OSError: nowhere.
+
+    Where all but memory is read-only (`docker run --read-only`) it is that: there is just no room beyond it.
+    """
     first = named_root()
     with contextlib.suppress(OSError):
         # with a slash, as a file may be a program
@@ -44,7 +51,9 @@ def temporary_root() -> str:
 
     try:
         return tempfile.gettempdir()
-    except FileNotFoundError:  # as in a container whose root can't be written
+    except FileNotFoundError:
+        if _is_memory_writable():
+            return _MEMORY
         raise FileNotFoundError(
             "there is no directory for temporary files that can be written, where objects go that memory has no room "
             "for: name one by TMPDIR or as spill directory (--spill-directory, spill_directory=)"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scaler.store import directory
 from scaler.store.directory import temporary_root
 
 #: whose modules belong to what is not used by a program that computes
@@ -84,12 +85,17 @@ def test_a_place_that_is_none_is_passed_over(named: str, tmp_path: Path, monkeyp
     assert temporary_root() == tempfile.gettempdir() != str(tmp_path / named)
 
 
-def test_where_there_is_no_place_for_them_it_is_said_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_place_for_them_memory_is_or_it_is_said_what_they_are_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none() -> str:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
     monkeypatch.setenv("TMPDIR", "/nowhere")
+    monkeypatch.setattr(directory, "_MEMORY", str(tmp_path))
+    assert temporary_root() == str(tmp_path)  # as in a container whose root can't be written
+    monkeypatch.setattr(directory, "_MEMORY", "/nowhere")
     with pytest.raises(OSError, match="where objects go that memory has no room for: name one by TMPDIR or as spill"):
         temporary_root()
 
