@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from scaler.client.cluster import ClusterQuestions
-from scaler.client.core.options import DEEPEST, Options
+from scaler.client.core.options import DEEPEST, Options, seconds_of
 from scaler.client.future import Future
 from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
@@ -86,7 +86,9 @@ class Client:
         advance.dismiss()
         refuse_patched()
         check_serializer(serializer)
-        reconnect = reconnect_of(originals, reconnect)
+        reconnect = reconnect_of(type(self), originals, reconnect)
+        timeout = None if timeout is None else seconds_of("timeout", timeout)
+        reconnect = None if reconnect is None else seconds_of("reconnect", reconnect)
         task = context.current()
         if task is not None and address is None and serializer is None:
             serializer = task.serializer
@@ -175,7 +177,7 @@ class Client:
         `with_options`.
         """
         self._scope.check()
-        items = items_of(iterables_of(originals, iterables) if originals else iterables)
+        items = items_of(iterables_of(self.map, originals, iterables) if originals else iterables)
         options = self._options.changed(capabilities=capabilities)
         return self._parts.maps.send(fn, options, items).results(timeout, items)
 

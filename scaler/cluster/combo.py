@@ -133,7 +133,8 @@ class SchedulerClusterCombo:
         if originals:
             from scaler.compatibility.cluster_arguments import translated
 
-            for options, translation in zip((of_scheduler, of_agent, of_log), translated(originals), strict=True):
+            translations = translated(type(self), originals)
+            for options, translation in zip((of_scheduler, of_agent, of_log), translations, strict=True):
                 options.update(translation)
         refuse_patched()
         self._owner = os.getpid()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypedDict
 
 from scaler.compatibility.signatures import refuse_unknown
@@ -38,17 +38,24 @@ IN_ORDER: tuple[str, ...] = (
 )
 
 
-def reconnect_of(originals: ClientArguments, reconnect: float | None) -> float | None:
+def reconnect_of(who: Callable[..., Any], originals: ClientArguments, reconnect: float | None) -> float | None:
     """`reconnect` as these arguments have it. Raises TypeError for one that the original does not have either."""
     given: dict[str, Any] = dict(originals)
-    refuse_unknown("Client", given, ClientArguments)
+    if "n_workers" in given:
+        raise TypeError(
+            "Client() starts no workers: SchedulerClusterCombo(n_workers=...) does, and Client(cluster) connects to "
+            "it; scaler_dask.Client(n_workers=...) is both"
+        )
+    refuse_unknown(who, given, ClientArguments)
     seconds = given.get("timeout_seconds")
     return reconnect if seconds is None else float(seconds)
 
 
-def iterables_of(originals: MapArguments, iterables: tuple[Iterable[Any], ...]) -> tuple[Iterable[Any], ...]:
+def iterables_of(
+    who: Callable[..., Any], originals: MapArguments, iterables: tuple[Iterable[Any], ...]
+) -> tuple[Iterable[Any], ...]:
     """`iterables` as these arguments have it. Raises TypeError for one that the original does not have either."""
-    refuse_unknown("map", dict(originals), MapArguments)
+    refuse_unknown(who, dict(originals), MapArguments)
     if iterables:
         raise TypeError("map() got multiple values for argument 'iterable'")
     return (originals["iterable"],)

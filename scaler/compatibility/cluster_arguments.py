@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from scaler.compatibility.log_levels import level_name
@@ -64,13 +64,15 @@ _RENAMED = {
 }
 
 
-def translated(originals: ClusterArguments) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Options of the scheduler, of the agent, and of the log, as these arguments have them.
+def translated(
+    who: Callable[..., Any], originals: ClusterArguments
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Options of the scheduler, of the agent, and of the log, as these arguments of `who` have them.
 
     Raises TypeError for an argument that the original does not have either.
     """
     given: dict[str, Any] = {name: value for name, value in originals.items() if value is not None}
-    refuse_unknown("SchedulerClusterCombo", dict(originals), ClusterArguments)
+    refuse_unknown(who, dict(originals), ClusterArguments)
     of_scheduler = {ours: given[name] for name, ours in _RENAMED.items() if name in given}
     of_agent: dict[str, Any] = {}
     of_log: dict[str, Any] = {}

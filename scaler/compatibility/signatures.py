@@ -63,8 +63,13 @@ def takes_in_order(
     return decorate
 
 
-def refuse_unknown(who: str, given: dict[str, Any], known: type) -> None:
-    """Raise TypeError as Python does for an argument that neither we nor the original know."""
+def refuse_unknown(who: Callable[..., Any], given: dict[str, Any], known: type) -> None:
+    """Raise TypeError as Python does for an argument that neither we nor the original know, and say what is like it."""
     for name in given:
         if name not in known.__annotations__:
-            raise TypeError(f"{who}() got an unexpected keyword argument {name!r}")
+            import difflib
+            import inspect
+
+            near = difflib.get_close_matches(name, inspect.signature(who).parameters, 1)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{who.__name__}() got an unexpected keyword argument {name!r}{hint}")

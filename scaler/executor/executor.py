@@ -78,7 +78,8 @@ class Executor(concurrent.futures.Executor):
             try:
                 max_workers = int(operator.index(max_workers))
             except TypeError:
-                raise TypeError(f"max_workers must be an integer, not {max_workers!r}") from None
+                hint = "; is it the address=?" if "://" in str(max_workers) else ""
+                raise TypeError(f"max_workers must be an integer, not {max_workers!r}{hint}") from None
             if max_workers <= 0:
                 raise ValueError("max_workers must be greater than 0")
         if initializer is not None and not callable(initializer):

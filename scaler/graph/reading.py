@@ -200,6 +200,8 @@ def from_tuples(graph: Mapping[Any, Any]) -> dict[Any, Node]:
     >>> nodes["c"].dependencies, nodes["c"]({"a": 2, "b": 2})
     (('a', 'b'), 5)
     """
+    if not isinstance(graph, Mapping):
+        raise TypeError(f"a graph is a dict of keys and what they are, not of type {type(graph).__name__}")
     return {key: _node(key, value, graph) for key, value in graph.items()}
 
 

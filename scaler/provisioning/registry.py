@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any, TypeAlias
 
-from scaler.config import OptionError, check_number, kind_of
+from scaler.config import OptionError, ProvisionConfig, check_number, kind_of, settings
 from scaler.errors import ScalerError
 from scaler.provisioning.provider import Provider
 
@@ -68,7 +68,10 @@ def take(options: dict[str, Any], known: Mapping[str, Known], provider: str) -> 
     """
     for name, value in options.items():
         if name not in known:
-            raise OptionError(name, f"is no option of the provider {provider!r}, which has {', '.join(known)}")
+            of_all = [setting.name for setting in settings(ProvisionConfig)]
+            near = difflib.get_close_matches(name, [*known, *of_all], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise OptionError(name, f"is no option of the provider {provider!r}, which has {', '.join(known)}{hint}")
         option = known[name]
         kind = option[0]
         if (isinstance(value, bool) and kind is not bool) or not isinstance(

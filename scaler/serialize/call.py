@@ -39,6 +39,14 @@ def check_serializer(serializer: object) -> None:
         raise TypeError(f"{wanted}; {serializer!r} has no {missing[0]}")
 
 
+def serialized(serializer: AnySerializer, value: Any) -> bytes:
+    """What it makes of a value. Raises whatever it raises, and TypeError for what are no bytes."""
+    made: Any = serializer.serialize(value)
+    if isinstance(made, bytes | bytearray | memoryview):
+        return bytes(made)
+    raise TypeError(f"serialize must return bytes, not {type(made).__name__}")
+
+
 def key_of(serializer: AnySerializer | None) -> Any:
     """What stands for a serializer in a dict: of an instance there is another one for each time that it was pickled.
 
@@ -258,7 +266,7 @@ def _decode_entries_in_parts(body: memoryview) -> tuple[list[Entry], AnySerializ
 
 def _part(value: Any, serializer: AnySerializer, what: str) -> bytes:
     try:
-        return bytes(serializer.serialize(value))
+        return serialized(serializer, value)
     except Exception as error:
         kind = type(value).__qualname__
         text = f"{what}, a {kind}, cannot be serialised: {type(error).__name__}: {error}"

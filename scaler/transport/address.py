@@ -58,6 +58,8 @@ class Address:
         scheme, separator, rest = text.strip().partition("://")
         if not separator:
             raise AddressError(f"address {text!r} has no tcp:// in front: {_FORM}")
+        if scheme == "ipc":
+            raise AddressError(f"address {text!r} is for monitors (scaler_top, scaler_ui): {_FORM}")
         if scheme != "tcp":
             raise AddressError(f"address {text!r} begins with {scheme}://, only tcp:// is known: {_FORM}")
         host, separator, port = rest.rstrip("/").rpartition(":")

@@ -34,7 +34,7 @@ from scaler.protocol.codes import (
     WANTED_ALONE,
 )
 from scaler.serialize import payload
-from scaler.serialize.call import AnySerializer
+from scaler.serialize.call import AnySerializer, serialized
 from scaler.serialize.outofband import Packed, pack_large
 from scaler.serialize.payload import PROTOCOL, SCALARS, describe
 from scaler.store import ROOM_PATIENCE, StoreFull, segments
@@ -168,7 +168,7 @@ class ResultWriter:
                 return VALUES_EACH, write(value)
             try:
                 if serializer is not None:
-                    packed: bytes | Packed = bytes(serializer.serialize(value))
+                    packed: bytes | Packed = serialized(serializer, value)
                 elif type(value) in SCALARS and (type(value) is not bytes or len(value) < limit):
                     packed = pickle.dumps(value, PROTOCOL)
                 else:

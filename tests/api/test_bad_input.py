@@ -104,6 +104,47 @@ def test_what_is_no_serializer(serializer):
         Client("tcp://127.0.0.1:1", serializer=serializer)
 
 
+@pytest.mark.parametrize(
+    ("make", "given", "hint"),
+    [
+        (Client, {"adress": "tcp://127.0.0.1:1"}, "did you mean 'address'"),
+        (Client, {"n_workers": 2}, "SchedulerClusterCombo"),
+        (SchedulerClusterCombo, {"workers": 2}, "did you mean 'n_workers'"),
+        (Executor, {"max_workers": "tcp://127.0.0.1:1"}, "address="),
+        (
+            Client,
+            {"address": "tcp://127.0.0.1:1", "timeout": "long"},
+            "timeout must be a number of seconds, not 'long'",
+        ),
+    ],
+)
+def test_an_argument_that_is_another_ones_is_told_whose(make, given, hint):
+    with pytest.raises(TypeError, match=hint):
+        make(**given)
+
+
+def test_a_serializer_that_makes_no_bytes(cluster):
+    class Text:
+        serialize = staticmethod(str)
+        deserialize = staticmethod(bytes)
+
+    with (
+        Client(cluster.address, serializer=Text) as client,
+        pytest.raises(SerializationError, match="serialize must return bytes, not str"),
+    ):
+        client.submit(abs, -1)
+
+
+def test_a_graph_that_is_no_dict(client):
+    with pytest.raises(TypeError, match="a graph is a dict of keys"):
+        client.get([("a", 1)], ["a"])
+
+
+def test_an_option_among_the_arguments_is_told_where_it_belongs(client):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'priority'; options .* with_options"):
+        client.submit(lambda x: x, 1, priority=1)
+
+
 def test_no_address_at_all():
     with pytest.raises(ValueError, match="SCALER_ADDRESS"):
         Client()

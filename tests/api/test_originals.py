@@ -204,7 +204,7 @@ def test_a_client_takes_its_arguments_in_the_order_of_the_original(cluster):
 
 @pytest.mark.parametrize(("level", "name"), [("NOTSET", "DEBUG"), ("warn", "WARNING"), (20, "INFO"), (35, "ERROR")])
 def test_levels_of_the_log_may_be_those_of_logging(level, name):
-    assert translated({"logging_level": level})[0] == {"log_level": name}
+    assert translated(SchedulerClusterCombo, {"logging_level": level})[0] == {"log_level": name}
 
 
 def test_a_log_is_set_up_by_a_file(tmp_path):

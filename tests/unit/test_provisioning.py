@@ -354,6 +354,8 @@ def test_a_wrong_name_or_option_is_told_with_what_there_is():
     assert {"local", "slurm"} <= set(names())
     with pytest.raises(UnknownProvider, match="did you mean 'slurm'"):
         make_provider("slrum")
+    with pytest.raises(OptionError, match="'local', which has log; did you mean 'maximum'"):
+        make_provider("local", {"maxmum": 3})
     with pytest.raises(OptionError, match="is no option of the provider 'slurm', which has partition"):
         make_provider("slurm", {"partitoin": "debug"})
 

@@ -33,7 +33,8 @@ def test_an_address_is_read_and_written(text: str, host: str, port: int, url: st
     [
         ("", "no tcp://"),
         ("127.0.0.1:2345", "no tcp://"),
-        ("ipc:///tmp/x", "only tcp://"),
+        ("http://127.0.0.1:2345", "only tcp://"),
+        ("ipc:///tmp/x", "is for monitors"),
         ("tcp://127.0.0.1", "no port"),
         ("tcp://127.0.0.1:", "no port"),
         ("tcp://127.0.0.1:65536", "no number from 0 to 65535"),

@@ -11,6 +11,9 @@ from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
+#: what other engines take beside the arguments of the function
+_OPTIONS = frozenset(("capabilities", "priority", "resources", "retries", "threads", "timeout"))
+
 
 def refuse_misfit(function: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise TypeError for arguments that a function is known not to take; their number and names count alone.
@@ -26,7 +29,8 @@ def refuse_misfit(function: Any, name: str, args: Sequence[Any], kwargs: Mapping
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise TypeError(f"{name}() does not take these arguments: {error}") from None
+        options = "" if _OPTIONS.isdisjoint(kwargs) else "; options of tasks are given by with_options(...)"
+        raise TypeError(f"{name}() does not take these arguments: {error}{options}") from None
 
 
 def _signature_of(function: Any) -> inspect.Signature | None:

@@ -111,12 +111,20 @@ def _whole(option: str, value: Any, least: int, most: int) -> int:
     return number
 
 
-def _seconds(timeout: float) -> float:
+def seconds_of(name: str, value: float) -> float:
+    """An argument of this name, as a number. Raises TypeError for what is none, and ValueError for less than 0."""
     try:
-        seconds = float(timeout)
+        seconds = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"timeout must be a number of seconds, not {timeout!r}") from None
-    if not seconds > 0:
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}") from None
+    if not seconds >= 0:
+        raise ValueError(f"{name} must be a positive number of seconds, not {value}")
+    return seconds
+
+
+def _seconds(timeout: float) -> float:
+    seconds = seconds_of("timeout", timeout)
+    if not seconds:
         raise ValueError(f"timeout must be a positive number of seconds, not {timeout}")
     return seconds if seconds < MOST_SECONDS else 0.0
 

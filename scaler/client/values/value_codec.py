@@ -7,7 +7,7 @@ from typing import Any
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload as pickling
-from scaler.serialize.call import AnySerializer
+from scaler.serialize.call import AnySerializer, serialized
 from scaler.serialize.outofband import Packed, pack, unpack
 from scaler.store.layout import StoredObject
 
@@ -30,7 +30,7 @@ class ValueCodec:
         if self.serializer is None:
             return pack(value)
         try:
-            return Packed(bytes(self.serializer.serialize(value)), [])
+            return Packed(serialized(self.serializer, value), [])
         except Exception as error:
             kind = type(value).__qualname__
             raise SerializationError(f"a {kind} cannot be serialised: {type(error).__name__}: {error}") from error
