@@ -111,23 +111,6 @@ class SpanQueue(Generic[B]):
             elif share.used > self._turns[0].used:
                 self._remember(share.key, share.used)
 
-    def copy(self) -> "SpanQueue[B]":
-        """Another queue of the same spans."""
-        made: SpanQueue[B] = SpanQueue()
-        for share in self._turns:
-            copied: Share[B] = Share(share.key, share.used)
-            copied.has_had_turn = share.has_had_turn
-            made._shares[share.key] = copied
-            made._give_turn(copied)
-            for line in share.lines:
-                other = Line(line.client, line.nesting, copied, line.used)
-                for span in line:
-                    other.insert(other.end.before, *span)
-                other.rows = line.rows
-                made._put(other)
-        made.rows, made._past = self.rows, self._past.copy()
-        return made
-
     @property
     def head(self) -> B:
         """The batch whose rows are taken next. Raises IndexError when empty."""

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 #: each behind those that it imports
 LATER = (
     "scaler.scheduler.core.relaying",
-    "scaler.scheduler.core.rehearsal",
     "scaler.protocol.messages.cluster_view",
     "scaler.scheduler.views.demand",
     "scaler.scheduler.core.explaining",

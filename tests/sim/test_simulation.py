@@ -15,8 +15,6 @@ from simulator.moves import ALL, RARE, never_met
 from simulator.runs import run
 from support import no_descriptor_stays
 
-from scaler.scheduler.core.explaining import Reason
-
 #: runs of each mix; of those that take longest, less
 FEW = 6
 FEWER = {
@@ -140,12 +138,6 @@ def test_no_move_of_the_tables_is_unmet() -> None:
 
 def test_what_is_said_to_be_rare_is_in_the_tables() -> None:
     assert RARE <= ALL
-
-
-def test_explanations_of_queued_rows_are_met_by_what_happens_to_them() -> None:
-    """Each is checked where it is made, in `simulator.explained`; here, that there is something to check."""
-    met = sum((run(seed, "everything").world.explained for seed in seeds(0, 5)), Counter())
-    assert {Reason.RUNNABLE, Reason.AGENTS_ARE_BUSY} <= met.keys()
 
 
 def test_rows_are_given_back_for_idle_agents_of_other_capabilities() -> None:

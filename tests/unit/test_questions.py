@@ -220,7 +220,7 @@ def test_rows_of_a_client_that_cancels_others(fake: FakeScheduler) -> None:
 
 
 def reasons_within(fake: FakeScheduler, rows: list[int], *before: se.Event) -> list[str]:
-    """Why rows are where they are in a step in which something else has happened, and nothing was shared out yet."""
+    """Why rows are where they are after a step in which something else has happened."""
     asked = [se.Received(MONITOR, Query(row, "explain", row=row)) for row in rows]
     fake.handle(*before, *asked)
     return [json.loads(bytes(each.bodies[0]))["reason"] for each in fake.heard(MONITOR, QueryResult)]
@@ -233,24 +233,24 @@ def reported(client: int, *ended: SpanResult) -> TaskResult:
     return builder.build()
 
 
-def test_a_row_that_the_next_step_places_and_one_behind_it(fake: FakeScheduler) -> None:
+def test_a_row_that_its_step_places_and_one_behind_it(fake: FakeScheduler) -> None:
     agent, client = fake.agent(1), fake.client()
     fake.say(client, task(10, 6))
     first = fake.placed(agent)
     assert first == [(10, 0, 2)]  # while nothing is known of its function it gets two rows
     ended = se.Received(agent, reported(client, result(10, 0, 1, us=10_000_000)))
     why = reasons_within(fake, [11, 12, 13, 15], ended)
-    assert why == [Reason.AT_AGENT, Reason.RUNNABLE, Reason.AGENTS_ARE_BUSY, Reason.AGENTS_ARE_BUSY]
+    assert why == [Reason.AT_AGENT, Reason.AT_AGENT, Reason.AGENTS_ARE_BUSY, Reason.AGENTS_ARE_BUSY]
     assert fake.placed(agent) == [(10, 2, 3)]  # as was said
 
 
-def test_a_row_before_which_more_urgent_ones_take_the_room_is_not_runnable(fake: FakeScheduler) -> None:
+def test_a_row_before_which_more_urgent_ones_take_the_room_waits(fake: FakeScheduler) -> None:
     agent, client = fake.agent(1), fake.client()
     fake.say(client, task(10, 4))
     fake.placed(agent)
     more = se.Received(client, task(30, 5, priority=5))
     assert reasons_within(fake, [12, 30, 34], more) == [
-        Reason.AGENTS_ARE_BUSY, Reason.RUNNABLE, Reason.AGENTS_ARE_BUSY,
+        Reason.AGENTS_ARE_BUSY, Reason.AT_AGENT, Reason.AGENTS_ARE_BUSY,
     ]  # fmt: skip
     assert fake.placed(agent) == [(30, 0, 2)]
 

@@ -229,7 +229,8 @@ def test_a_client_waits_for_the_agents_that_may_have_its_rows(fake: FakeSchedule
 def test_it_is_said_who_is_waited_for_and_how_long(fake: FakeScheduler) -> None:
     def errors() -> list[str]:
         said = [Query(7, "explain", row=10, client=CLIENT), Query(7, "story", row=10), Command(8, "cancel", CLIENT, 10)]
-        fake.say(monitor, *said)
+        for each in said:  # one by one: of what comes in one step, questions about rows are answered last
+            fake.say(monitor, each)
         return [answer.error for answer in fake.heard(monitor)]
 
     def awaited() -> str:

@@ -131,16 +131,6 @@ def test_the_middle_of_a_span_is_taken_out_again_and_again() -> None:
     assert made.rows == 2
 
 
-def test_a_copy_has_the_same_spans_and_turns_and_its_own_rows() -> None:
-    made = queue((A, 2, 4), (OTHER, 0, 3))
-    made.prepend(A, 0, 2)
-    made.take(1)
-    copied = made.copy()
-    assert list(copied) == list(made) == [(OTHER, 0, 3), (A, 1, 2), (A, 2, 4)]
-    assert copied.take(9) == (OTHER, 0, 3)
-    assert (made.rows, copied.rows) == (6, 3)
-
-
 def test_what_ran_for_a_share_elsewhere_counts_as_its_own() -> None:
     made = queue((A, 0, 4), (OTHER, 0, 4))
     first = made.head.share

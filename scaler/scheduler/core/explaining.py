@@ -1,11 +1,11 @@
-"""Why a row has not run, or where it runs: asked of the placement itself, and of the tables that it looks at."""
+"""Why a row has not run, or where it runs: from the tables that placement looks at, when it has given what it can."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import NamedTuple
 
-from scaler.scheduler.core import draining, placement, rehearsal
+from scaler.scheduler.core import draining, placement
 from scaler.scheduler.state.agent_records import LEAST_LEFT, AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, ANYTHING, DONE, QUEUED, WAITING, Batch, demand_words
 from scaler.scheduler.state.client_records import ClientRecord
@@ -41,8 +41,6 @@ class Reason(StrEnum):
     TOO_LITTLE_TIME = "too little time"
     #: those that have it have no room for more
     AGENTS_ARE_BUSY = "agents are busy"
-    #: the next step gives it to an agent
-    RUNNABLE = "runnable"
 
 
 class Explanation(NamedTuple):
@@ -123,9 +121,6 @@ def _queued(state: ClusterState, client: ClientRecord, batch: Batch, row: int, l
         return Explanation(Reason.CLIENT_CANCELS, [*lines, "its client cancels rows one by one: others wait meanwhile"])
     if not state.hands_out:
         return Explanation(Reason.NO_MAJORITY, [*lines, f"nothing is handed out for now: {state.why_not}"])
-    agent = rehearsal.agent_for(state, batch, row)
-    if agent is not None:
-        return Explanation(Reason.RUNNABLE, [*lines, f"agent {agent.number} ({agent.name}) has room for it"])
     if not placement.can_ever_run(state, demand):
         who = "no agent has joined" if not state.workers else f"it needs {demand_words(demand)}, which no agent has"
         hosts = _hosts_to_come(state)

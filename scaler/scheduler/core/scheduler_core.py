@@ -150,6 +150,8 @@ class SchedulerCore:
         self._is_ending = False
         #: when the last `WakeAt` was for
         self._wake: float | None = None
+        #: what monitors have asked in this step about rows, with their numbers
+        self._questions: list[tuple[int, Query]] = []
         self._of_client: dict[type[Message], Callable[[ClientRecord, Any], list[Move] | None]] = {
             Task: self._task,
             TaskCancel: partial(withdrawing.cancel, state, out),
@@ -240,6 +242,7 @@ class SchedulerCore:
             for agent, request in balancing.begin_recalls(state):
                 self._out.ask_back(agent.number, request)
         if state.monitors:
+            self._answer_questions()
             self._publish()
         if self._is_ending:
             self._end_all()
@@ -394,9 +397,20 @@ class SchedulerCore:
 
             relaying.ask(self.state, self._out, monitor.number, message)
             return
-        from scaler.scheduler.core import answering  # here, as a cluster should start without it
+        self._questions.append((monitor.number, message))
 
-        self._out.send(monitor.number, answering.answer(self.state, self.stories, message))
+    def _answer_questions(self) -> None:
+        """Answer what monitors have asked about rows, now that those are where they are after this step."""
+        questions, self._questions = self._questions, []
+        for number, query in questions:
+            if number not in self.state.monitors:
+                continue
+            from scaler.scheduler.core import answering  # here, as a cluster should start without it
+
+            try:
+                self._out.send(number, answering.answer(self.state, self.stories, query))
+            except Exception as error:
+                self._blame(number, "a question", error)
 
     def _agent_answers(self, agent: AgentRecord, message: QueryResult) -> None:
         if self.state.watching.asked:

@@ -56,20 +56,6 @@ class ReadyQueues:
                 return True
         return False
 
-    def copy(self) -> "ReadyQueues":
-        """The same queues, to be emptied apart from these; without those that have no turn."""
-        made = ReadyQueues()
-        made._queues = {key: queue.copy() for key, queue in self._queues.items()}
-        made._order = {demand: turns.copy() for demand, turns in self._order.items()}
-        made._turns, made._number = self._turns.copy(), self._number
-        made._aside = {key: dict(keys) for key, keys in self._aside.items()}
-        return made
-
-    def let_go(self) -> None:
-        """This copy is not needed any more, and leaves nothing to the garbage collector."""
-        for queue in (*self._queues.values(), *self._unmet.values()):
-            queue.let_go()
-
     def items(self) -> list[tuple[QueueKey, SpanQueue[Batch]]]:
         """Each queue with its class, highest priority first, empty ones too; then those that have no turn."""
         others = [*self._unmet.items()]

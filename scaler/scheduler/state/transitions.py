@@ -146,16 +146,11 @@ def take_up(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRec
     state.unsorted[agent] = None
 
 
-def take_next(ready: SpanQueue[Batch], rows: int, of: Batch | None) -> tuple[Batch, int, int]:
-    """The next rows of a queue, or of the share of a batch, at most so many and of one batch. IndexError if empty."""
-    return ready.take(rows, (of or ready.head).function.duration_us, of.share if of else None)
-
-
 def place_queued(
     state: ClusterState, ready: SpanQueue[Batch], rows: int, agent: AgentRecord, of: Batch | None = None
 ) -> tuple[Batch, int, int]:
-    """What `take_next` finds is given to an agent."""
-    batch, lo, hi = take_next(ready, rows, of)
+    """The next rows of a queue, or of the share of a batch, at most so many and of one batch, are given to an agent."""
+    batch, lo, hi = ready.take(rows, (of or ready.head).function.duration_us, of.share if of else None)
     column, after, facts = batch.place, AGENT + agent.number, state.facts
     if column[lo] != QUEUED or (hi - lo > 1 and not batch.are_in(lo, hi, QUEUED)):
         raise _illegal(batch, lo, hi, _AT_AGENT, Cause.PLACED)
@@ -322,7 +317,7 @@ def _leave_agent(state: ClusterState, batch: Batch, lo: int, hi: int, number: in
         load = agent.load
         load.outstanding -= rows * batch.slots
         if batch.is_special:
-            count_special(load, batch, -rows)
+            _count_special(load, batch, -rows)
         state.unsorted[agent] = None
         if not left:
             agent.batches.pop(batch, None)
@@ -346,7 +341,7 @@ def _count_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentR
         load.quiet_since = state.now
     load.outstanding += (hi - lo) * batch.slots
     if batch.is_special:
-        count_special(load, batch, hi - lo)
+        _count_special(load, batch, hi - lo)
     if load.exhausted:
         load.exhausted = set()
     batch.at[number] = batch.at.get(number, 0) + hi - lo
@@ -354,7 +349,7 @@ def _count_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentR
     agent.batches.setdefault(batch)
 
 
-def count_special(load: Load, batch: Batch, rows: int) -> None:
+def _count_special(load: Load, batch: Batch, rows: int) -> None:
     """So many rows of a special batch came to an agent, or (below 0) left it."""
     if batch.slots > 1:
         _add(load.wide, batch.slots, rows)
@@ -376,7 +371,7 @@ def _leave_agents(state: ClusterState, batch: Batch) -> None:
         agent = state.agents[number]
         agent.load.outstanding -= rows * batch.slots
         if batch.is_special:
-            count_special(agent.load, batch, -rows)
+            _count_special(agent.load, batch, -rows)
         agent.batches.pop(batch, None)
         agent.unsent.pop(batch, None)
         agent.load.idle_since = state.now

@@ -27,7 +27,6 @@ from scaler.scheduler.state.cluster_facts import Fact, PeerLeft
 from scaler.scheduler.succession import KeepJobs, StepDown, Succession, Tell
 from simulator.bad_reads import SparedKeeper
 from simulator.checks import check_scheduler, require
-from simulator.explained import check_explanations
 from simulator.hosts import Host
 from simulator.journals import Journals, SimFollower, SimJournal, SimOpener
 from simulator.mirror import Mirror
@@ -52,7 +51,6 @@ class CheckedCore(SchedulerCore):
         self._mirror = Mirror(self.state)
         self.state.facts.subscribe(self._observe)
         self.state.facts.subscribe(world.moves.note_scheduler)
-        check_explanations(world, self)
 
     def _observe(self, now: float, facts: Sequence[Fact]) -> None:
         self._world.losses += sum(isinstance(fact, PeerLeft) and fact.role != "client" for fact in facts)

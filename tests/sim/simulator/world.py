@@ -78,8 +78,6 @@ class World:
         self.stops: list[float] = []
         #: how often workers were told to begin nothing more, by the progress page, and what came of it
         self.revoked: Counter[str] = Counter()
-        #: why queued rows were said to wait, as often as that was seen to be so
-        self.explained: Counter[str] = Counter()
         #: how often agents were asked for any rows, or for some that others can run, and gave back such
         self.recalls: Counter[str] = Counter()
         #: share of the steps in which a process heard nothing but heartbeats that are checked and go through the codec
