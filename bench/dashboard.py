@@ -11,12 +11,12 @@ from functools import partial
 
 from bokeh.document import Document
 
+from bench.synthetic import SyntheticCluster
 from scaler.monitor import Seen
 from scaler.monitor.dashboard.layout import View
 from scaler.monitor.dashboard.live import LivePage, Sight
 from scaler.monitor.dashboard.pages import PAGES, Page
 from scaler.monitor.metrics import exposition
-from scaler.monitor.synthetic import SyntheticCluster
 
 ROUNDS = 20
 

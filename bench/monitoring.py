@@ -8,8 +8,8 @@ import sys
 import time
 from typing import Any
 
+from bench.synthetic import SyntheticCluster
 from scaler.monitor.reading import decoded
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.protocol.acceptor import Acceptor, Terms
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello, Snapshot, Watch

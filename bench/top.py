@@ -20,8 +20,8 @@ import time
 from itertools import cycle
 from pathlib import Path
 
+from bench.synthetic import SyntheticCluster
 from scaler.monitor.reading import decoded
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Frame
 from scaler.protocol.messages import Snapshot as SnapshotMessage

@@ -1,4 +1,4 @@
-"""Draws the pictures of scaler_top: `python docs/pictures/make_top.py`; with `--check` it says if they are out of date.
+"""Draws the pictures of scaler_top: `PYTHONPATH=. python docs/pictures/make_top.py`; `--check` says if they are old.
 
 What they show is a synthetic cluster, so that they are the same wherever they are made.
 """
@@ -11,9 +11,9 @@ import time
 from html import unescape
 from pathlib import Path
 
+from bench.synthetic import SyntheticCluster
 from scaler.monitor import Seen
 from scaler.monitor.output import LastOutput, place_of
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.top.app import TopApp
 
 HERE = Path(__file__).parent
@@ -55,7 +55,7 @@ def main(is_check: bool) -> int:
         elif words(drawn) != words(file.read_text()):
             old.append(file.name)
     if old:
-        sys.stderr.write(f"run `python docs/pictures/make_top.py`: not up to date are {', '.join(old)}\n")
+        sys.stderr.write(f"run `PYTHONPATH=. python docs/pictures/make_top.py`: not up to date are {', '.join(old)}\n")
     return 1 if old else 0
 
 

@@ -8,7 +8,7 @@
                 print(f"no scheduler since {seen.since}: {seen.reason}")
 
 What is in a `Snapshot` is in columns, one array for each figure: `scaler.protocol.messages.cluster_view` and `watching`
-say what each is. `synthetic` makes snapshots without a cluster.
+say what each is.
 """
 
 from scaler.monitor.snapshot import Snapshot

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from bench.synthetic import SyntheticCluster
 from scaler.config import DashboardConfig
 from scaler.monitor import Seen
 from scaler.monitor.output import LastOutput, place_of
-from scaler.monitor.synthetic import SyntheticCluster
 
 #: what the first workers have printed
 PRINTING = 100

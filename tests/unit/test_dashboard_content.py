@@ -12,6 +12,7 @@ import pytest
 from bokeh.document import Document
 from bokeh.util.token import generate_jwt_token
 
+from bench.synthetic import SyntheticCluster
 from scaler.monitor import Seen, tables
 from scaler.monitor.blocks import blocks
 from scaler.monitor.dashboard import content, heat, plots
@@ -22,7 +23,6 @@ from scaler.monitor.dashboard.page import html
 from scaler.monitor.dashboard.pages import PAGES
 from scaler.monitor.formats import moment
 from scaler.monitor.history import SERIES
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.totals import totals_of
 from scaler.protocol.codes import MAX_NAME
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from bench.synthetic import SyntheticCluster
 from scaler.monitor.formats import width
 from scaler.monitor.insecure import exposure_of
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.protocol.messages.cluster_view import SchedulerView
 from scaler.protocol.views import decode_view, encode_view
 

@@ -5,9 +5,9 @@ import json
 import pytest
 from simulator.scripted import FakeScheduler
 
+from bench.synthetic import SyntheticCluster
 from scaler.monitor.dashboard.content import last_output
 from scaler.monitor.output import LastOutput, output_of, place_of
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.top.looking import Looking
 from scaler.monitor.top.screen import HEIGHT, WIDTH, draw, text_of
 from scaler.monitor.watcher import Seen

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from bench.synthetic import SyntheticCluster
 from scaler.cli import lists
 from scaler.errors import ScalerError
 from scaler.monitor.listing import KINDS, Filters, listed, status
-from scaler.monitor.synthetic import SyntheticCluster
 
 
 @pytest.fixture(scope="module")

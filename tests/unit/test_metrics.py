@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.synthetic import SyntheticCluster
 from scaler.cli.metrics import _Outages
 from scaler.monitor import Seen, Snapshot
 from scaler.monitor.history import History
@@ -26,7 +27,6 @@ from scaler.monitor.metrics import (
     exposition,
     metrics_of,
 )
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.totals import totals_of
 from scaler.protocol.messages import u32
 from scaler.protocol.messages.cluster_view import FleetColumns

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from bench.synthetic import SyntheticCluster
 from scaler.monitor import formats
 from scaler.monitor.blocks import blocks, panel, tasks
 from scaler.monitor.snapshot import Snapshot
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.tables import AGENTS, TABLES, WORKERS, Column, Table, worker_at
 from scaler.protocol.codes import AgentFlag
 from scaler.protocol.messages import u8

@@ -14,10 +14,10 @@ from support.waiting import DEADLINE, patience
 from textual import events
 from textual.pilot import Pilot
 
+from bench.synthetic import SyntheticCluster
 from scaler.cli import top
 from scaler.cli.command import call
 from scaler.monitor import Seen, Snapshot
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.top.app import TopApp
 
 NOW = 1_700_000_000.0

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
+from bench.synthetic import SyntheticCluster
 from scaler.monitor import Seen, Snapshot
 from scaler.monitor.blocks import Block
 from scaler.monitor.formats import width
 from scaler.monitor.insecure import exposure_of
 from scaler.monitor.records import json_line
 from scaler.monitor.sayable import sayable
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.tables import TABLES, WORKERS
 from scaler.monitor.top.layout import ALERT, DIM, plain_text, stacked
 from scaler.monitor.top.looking import QUIT, Looking

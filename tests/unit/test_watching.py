@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from simulator.scripted import FakeScheduler, task
 
+from bench.synthetic import SyntheticCluster
 from scaler.errors import ProtocolError
-from scaler.monitor.synthetic import SyntheticCluster
 from scaler.protocol.codes import AgentFlag
 from scaler.protocol.messages import (
     VALUES_EACH,
