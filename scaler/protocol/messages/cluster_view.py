@@ -52,7 +52,6 @@ class SchedulerView(Part):
     silence: float = 0.0
 
     def validate(self) -> None:
-        """Raise `Malformed` when the columns contradict each other."""
         require(len(self.sent_types) == len(self.sent_counts), "a count for each type of message sent")
         require(len(self.received_types) == len(self.received_counts), "a count for each type of message received")
         times = (self.time, self.uptime, self.silence)
@@ -83,7 +82,19 @@ class RowCounts(Part):
 
 
 @record
-class AgentColumns(Part):
+class Columns(Part):
+    """Things of one kind, a column for each of their figures: all fields are columns."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def validate(self) -> None:
+        lengths = {len(getattr(self, item.name)) for item in fields(self)}
+        require(len(lengths) == 1, f"columns of one length in {type(self).__name__}")
+
+
+@record
+class AgentColumns(Columns):
     """Agents, in the order of workers in `WorkerColumns`."""
 
     #: at this scheduler
@@ -123,16 +134,9 @@ class AgentColumns(Part):
     #: milliseconds since it has had no rows; 0: it has some
     idle: "array[int]" = column(u32)
 
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def validate(self) -> None:
-        """Raise `Malformed` when the columns contradict each other."""
-        _require_one_length(self, "agents")
-
 
 @record
-class ClientColumns(Part):
+class ClientColumns(Columns):
     """Clients."""
 
     #: at this scheduler, and what they call themselves
@@ -148,16 +152,9 @@ class ClientColumns(Part):
     #: milliseconds since its last message
     silent: "array[int]" = column(u32)
 
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def validate(self) -> None:
-        """Raise `Malformed` when the columns contradict each other."""
-        _require_one_length(self, "clients")
-
 
 @record
-class FunctionColumns(Part):
+class FunctionColumns(Columns):
     """The functions of each client that are most at work; the last one may be all others, of client 0."""
 
     #: whose they are, and their names
@@ -173,13 +170,6 @@ class FunctionColumns(Part):
     total_us: "array[int]" = column(u64)
     p50_us: "array[int]" = column(u64)
     p95_us: "array[int]" = column(u64)
-
-    def __len__(self) -> int:
-        return len(self.clients)
-
-    def validate(self) -> None:
-        """Raise `Malformed` when the columns contradict each other."""
-        _require_one_length(self, "functions")
 
 
 @record
@@ -205,7 +195,6 @@ class ObjectColumns(Part):
         return len(self.ids)
 
     def validate(self) -> None:
-        """Raise `Malformed` when the columns contradict each other."""
         require(
             len(self.clients) == len(self.ids) == len(self.sizes) == len(self.references) == len(self.copies),
             "columns of objects of one length",
@@ -213,7 +202,7 @@ class ObjectColumns(Part):
 
 
 @record
-class DemandColumns(Part):
+class DemandColumns(Columns):
     """What there is to do, by what rows ask of their host: also where only agents are that have just that."""
 
     #: what the rows ask for, joined by commas
@@ -229,13 +218,6 @@ class DemandColumns(Part):
     free: "array[int]" = column(u64)
     #: of the rows in `work_us`, those whose duration was measured of a few only
     hardly_known: "array[int]" = column(u64)
-
-    def __len__(self) -> int:
-        return len(self.capabilities)
-
-    def validate(self) -> None:
-        """Raise `Malformed` when the columns contradict each other."""
-        _require_one_length(self, "demand")
 
 
 @record
@@ -259,7 +241,6 @@ class FleetColumns(Part):
         return len(self.providers)
 
     def validate(self) -> None:
-        """Raise `Malformed` when the columns contradict each other."""
         columns = (self.desired, self.pending, self.running, self.draining, self.waited, self.line_counts)
         require({len(column) for column in columns} == {len(self.providers)}, "columns of fleets of one length")
         require(sum(self.line_counts) == len(self.lines), "the counts of lines add up")
@@ -281,13 +262,7 @@ class ClusterView(Part):
     fleets: FleetColumns = field(default_factory=FleetColumns)
 
     def validate(self) -> None:
-        """Raise `Malformed` when the columns contradict each other."""
         parts = (self.scheduler, self.agents, self.clients, self.functions, self.objects, self.demand, self.fleets)
         for part in parts:
             part.validate()
         require(sum(self.agents.name_counts) == len(self.worker_names), "the counts of names add up")
-
-
-def _require_one_length(part: Part, what: str) -> None:
-    """Raise `Malformed` unless all columns of a part have one length."""
-    require(len({len(getattr(part, item.name)) for item in fields(part)}) == 1, f"columns of {what} of one length")
