@@ -123,7 +123,6 @@ class LineHandler(logging.Handler):
         os.register_at_fork(after_in_child=self._leave)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler`."""
         try:
             self._writer.write(self._line(record))
         except Exception:
@@ -186,7 +185,6 @@ class FileFollower(logging.FileHandler):
         os.register_at_fork(after_in_child=self._writer.forget)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler`."""
         if self.stream is not None:
             self._look(self.stream, record)
         try:
@@ -195,7 +193,6 @@ class FileFollower(logging.FileHandler):
             self.handleError(record)
 
     def close(self) -> None:
-        """See `logging.Handler`."""
         if self.stream is not None:
             with contextlib.suppress(OSError, ValueError):
                 self._writer.finish()

@@ -128,27 +128,22 @@ class JobsOpener:
         self._opening: Opening | None = None
 
     def fileno(self) -> int:
-        """See `Opener`."""
         return self._thread.fileno()
 
     def begin(self, opening: Opening) -> None:
-        """See `Opener`."""
         self._opening = opening
         self._thread.put_by(opening)
 
     def wait(self, seconds: float) -> None:
-        """See `Opener`."""
         poll = select.poll()
         poll.register(self._thread.fileno(), select.POLLIN)
         poll.poll(1000 * seconds)
 
     def take(self) -> Opened | None:
-        """See `Opener`."""
         found = self._thread.take()
         return found[0] if found else None
 
     def close(self) -> None:
-        """See `Opener`."""
         if self._opening is not None:
             self._opening.abandon()
         if self._thread.close(ENDING):

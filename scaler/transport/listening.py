@@ -80,7 +80,6 @@ class _TwoListeners:
         self.fileno = self._poller.fileno
 
     def receive(self) -> list[tuple[int, Message]]:
-        """See `port.Listener`."""
         inbox: list[tuple[int, Message]] = []
         far = False
         for fd, events in self._poller.poll():
@@ -95,30 +94,24 @@ class _TwoListeners:
         return inbox
 
     def send(self, peer: int, frames: Sequence[Sendable]) -> None:
-        """See `port.Listener`."""
         if (self._near is None or not self._near.send(peer, frames)) and self._far is not None:
             self._far.send(peer, frames)
 
     def closed(self) -> dict[int, bool]:
-        """See `port.Listener`."""
         return self.state.take_gone()
 
     def origin_of(self, peer: int) -> str:
-        """See `port.Listener`."""
         return (None if self._far is None else self._far.origin_of(peer)) or unix.HERE
 
     def welcome(self, peer: int) -> None:
-        """See `port.Listener`."""
         for peers in (self._near, self._far):
             if peers is not None:
                 peers.welcome(peer)
 
     def stirring(self, now: float) -> list[int]:
-        """See `port.Listener`."""
         return [] if self._far is None else self._far.stirring(now)
 
     def tend(self, now: float) -> float | None:
-        """See `port.Listener`."""
         near = None if self._near is None else self._near.tend(now)
         far = None if self._far is None else self._far.tend(now)
         wake = near if far is None else far if near is None else min(near, far)
@@ -126,17 +119,14 @@ class _TwoListeners:
         return wake
 
     def unsent(self, peer: int) -> int:
-        """See `port.Listener`."""
         near = None if self._near is None else self._near.unsent(peer)
         return near if near is not None else 0 if self._far is None else self._far.unsent(peer)
 
     def disconnect(self, peer: int) -> None:
-        """See `port.Listener`."""
         if (self._near is None or not self._near.disconnect(peer)) and self._far is not None:
             self._far.disconnect(peer)
 
     def close(self, linger: float = 1.0) -> None:
-        """See `port.Listener`."""
         if not self._open or os.getpid() != self._pid:
             return
         self._open = False

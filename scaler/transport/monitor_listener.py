@@ -93,26 +93,21 @@ class MonitorListener:
         self.fileno = self._poller.fileno
 
     def receive(self) -> list[tuple[int, Message]]:
-        """See `port.Listener`."""
         inbox: list[tuple[int, Message]] = []
         for fd, events in self._poller.poll():
             self._peers.handle(fd, events, inbox)
         return inbox
 
     def send(self, peer: int, frames: Sequence[Sendable]) -> None:
-        """See `port.Listener`."""
         self._peers.send(peer, frames)
 
     def closed(self) -> dict[int, bool]:
-        """See `port.Listener`."""
         return self.state.take_gone()
 
     def origin_of(self, peer: int) -> str:
-        """See `port.Listener`."""
         return unix.HERE
 
     def welcome(self, peer: int) -> None:
-        """See `port.Listener`."""
         self._peers.welcome(peer)
 
     def stirring(self, now: float) -> list[int]:
@@ -120,17 +115,14 @@ class MonitorListener:
         return []
 
     def tend(self, now: float) -> float | None:
-        """See `port.Listener`."""
         wake = self._peers.tend(now)
         self.state.has_strangers = wake is not None
         return wake
 
     def unsent(self, peer: int) -> int:
-        """See `port.Listener`."""
         return self._peers.unsent(peer) or 0
 
     def disconnect(self, peer: int) -> None:
-        """See `port.Listener`."""
         self._peers.disconnect(peer)
 
     def close(self, linger: float = 1.0) -> None:

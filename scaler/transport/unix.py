@@ -52,11 +52,9 @@ class UnixConnection:
 
     @property
     def is_closed(self) -> bool:
-        """See `port.Connection`."""
         return self._stream.reason is not None
 
     def receive(self) -> list[Message]:
-        """See `port.Connection`."""
         messages: list[Message] = []
         if self._stream.reason is None:
             if self._stream.has_backlog:
@@ -69,11 +67,9 @@ class UnixConnection:
         return 0
 
     def trouble(self) -> str | None:
-        """See `port.Connection`."""
         return self._stream.reason
 
     def close(self, linger: float = 1.0) -> None:
-        """See `port.Connection`."""
         if self._stream.fd < 0:
             return
         flush_all([self._stream], linger)
@@ -132,14 +128,12 @@ class UnixPeers:
         return True
 
     def welcome(self, peer: int) -> None:
-        """See `port.Listener`."""
         stream = self._streams.get(peer)
         if stream is not None:
             self._pending.remove(peer)
             stream.welcome()
 
     def tend(self, now: float) -> float | None:
-        """See `port.Listener`."""
         if not self._pending.peers and self._accepting:
             return None
         for peer in self._pending.overdue(now):

@@ -151,11 +151,9 @@ class ZeroMQConnection:
 
     @property
     def is_closed(self) -> bool:
-        """See `port.Connection`."""
         return self._reason is not None
 
     def receive(self) -> list[Message]:
-        """See `port.Connection`."""
         messages: list[Message] = []
         with self._lock:
             if self._reason is not None:
@@ -171,7 +169,6 @@ class ZeroMQConnection:
         return messages
 
     def send(self, frames: Sequence[Sendable]) -> None:
-        """See `port.Connection`."""
         check_size(sum(map(size_of, frames)), self._limit)
         with self._lock:
             if self._reason is None:
@@ -180,16 +177,13 @@ class ZeroMQConnection:
                     self._waker.wake()
 
     def carried_bytes(self) -> int:
-        """See `port.Connection`."""
         with self._lock:
             return carried_by(self._fd) if self._reason is None and not self._ended else 0
 
     def trouble(self) -> str | None:
-        """See `port.Connection`."""
         return self._reason
 
     def close(self, linger: float = 1.0) -> None:
-        """See `port.Connection`."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -338,12 +332,10 @@ class ZeroMQPeers:
         return max(0, handed - had)
 
     def unsent(self, peer: int) -> int:
-        """See `port.Listener`."""
         route = self._routes.get(peer)
         return 0 if route is None else self._waiting(peer, route, self._handed.get(peer, 0))
 
     def welcome(self, peer: int) -> None:
-        """See `port.Listener`."""
         route = self._routes.get(peer)
         if route is not None and route in self._fd_of:
             self._pending.remove(self._fd_of[route])
@@ -356,7 +348,6 @@ class ZeroMQPeers:
         return (address_of(self._fd_of[route]) if route in self._fd_of else "") or _GONE
 
     def stirring(self, now: float) -> list[int]:
-        """See `port.Listener`."""
         passed = now - self._looked
         if passed < _LOOK_SECONDS:
             return []
@@ -369,7 +360,6 @@ class ZeroMQPeers:
         return [peer for peer, has in self._arrived.items() if is_under_way(has - before.get(peer, has), passed)]
 
     def tend(self, now: float) -> float | None:
-        """See `port.Listener`."""
         if not self._pending.peers:
             return None
         overdue = set(self._pending.overdue(now))
