@@ -105,8 +105,8 @@ class Connector:
         with contextlib.suppress(ValueError):  # closed on this side, and so forgotten already
             self._poller.remove(connection.fileno())
         connection.close(0)
-        if self._line.is_elsewhere or self._line.is_silent:
-            self._candidates.turn(time.monotonic(), self._line.is_silent)
+        if self._line.initiator.is_elsewhere or self._line.initiator.is_silent:
+            self._candidates.turn(time.monotonic(), self._line.initiator.is_silent)
         self._note_refusal()
         while is_wanted():
             try:
@@ -125,13 +125,13 @@ class Connector:
             return
 
     def _note_refusal(self) -> None:
-        refusal = self._line.refusal
-        if refusal is None or self._line.is_elsewhere:
+        refusal = self._line.initiator.refusal
+        if refusal is None or self._line.initiator.is_elsewhere:
             return
         now = time.monotonic()
         self._refused.append(now)
         again = len(self._refused) == REFUSALS and now - self._refused[0] < REFUSALS_SECONDS
-        if again or self._line.is_final:
+        if again or self._line.initiator.is_final:
             raise ConnectionFailed(f"the scheduler at {self.address} refuses what this client says: {refusal}")
 
     def _watch(self, connection: Connection, address: Address) -> None:

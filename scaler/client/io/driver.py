@@ -192,7 +192,7 @@ class SessionDriver:
 
     def is_cut_off(self, now: float) -> bool:
         """Nothing comes of the scheduler at present; so it says nothing that it does not answer. Takes no lock."""
-        return self._line.quiet(now) > QUIET_HEARTBEATS * max(1.0, self.welcome.heartbeat)
+        return self._line.initiator.quiet(now) > QUIET_HEARTBEATS * max(1.0, self.welcome.heartbeat)
 
     @property
     def is_connected(self) -> bool:
@@ -241,7 +241,9 @@ class SessionDriver:
         self._line.establish(connection, established)
         welcome = established.welcome
         self._batcher.most_bytes = min(BATCH_BYTES, welcome.limit // 2)  # columns take something, too
-        self._handle((ev.Welcomed(established.resumed, self._line.heartbeat, welcome.workers, established.returned),))
+        self._handle(
+            (ev.Welcomed(established.resumed, self._line.initiator.heartbeat, welcome.workers, established.returned),)
+        )
         self._take(self._line.accept(arrived))
 
     def take_effects(self) -> list[ev.Effect]:

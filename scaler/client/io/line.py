@@ -20,7 +20,8 @@ class Line:
         """`others`: at how many addresses besides one a scheduler may be. `store`, in a worker: its agent's."""
         around = (store or "", "", "")
         hello = hello_of(Role.CLIENT, name, new_number(), store=around, packages=packages(), others=others)
-        self._initiator = Initiator(hello)
+        #: the session; what it says of the last connection may be looked at without the lock
+        self.initiator = Initiator(hello)
         #: what no other client has
         self.identity = f"{hello.name}|Client|{hello.session:016x}".encode()
         #: the one in use, or that was in use last; None before the first. May be looked at without the lock
@@ -31,18 +32,18 @@ class Line:
     @property
     def welcome(self) -> Welcome:
         """What the scheduler last said of itself. Any thread."""
-        welcome = self._initiator.welcome
+        welcome = self.initiator.welcome
         assert welcome is not None
         return welcome
 
     # ---- the handshake ---------------------------------------------------------------------------------------------
     def greet(self) -> list[Frame]:
         """The first frames over a new connection."""
-        return encode(self._initiator.greet(time.monotonic()).message)
+        return encode(self.initiator.greet(time.monotonic()).message)
 
     def hear(self, frames: list[Frame]) -> Message | Established | Rejected | Broken | None:
         """What frames mean that came over a new connection. Raises `ProtocolError`."""
-        return self._initiator.receive(decode(frames), time.monotonic())
+        return self.initiator.receive(decode(frames), time.monotonic())
 
     def establish(self, connection: Connection, established: Established) -> None:
         """The session goes on over this connection, or begins; says again what was lost."""
@@ -52,13 +53,13 @@ class Line:
 
     def disconnect(self, reason: str) -> str:
         """The connection is gone, or could not be made; why, in words for people."""
-        self._initiator.disconnect(reason)
-        return self._initiator.trouble
+        self.initiator.disconnect(reason)
+        return self.initiator.trouble
 
     # ---- in use ----------------------------------------------------------------------------------------------------
     def send(self, message: Message) -> None:
         """Say this, or keep it until the session goes on. Does not block."""
-        envelope = self._initiator.send(message)
+        envelope = self.initiator.send(message)
         if envelope is not None and self.connection is not None:
             self.connection.send(encode(envelope.message, envelope.seq, envelope.ack))
 
@@ -69,7 +70,7 @@ class Line:
     def accept(self, arrived: list[list[Frame]]) -> list[Message]:
         """The messages in these frames; what is out of order closes the connection: a new one mends it."""
         messages: list[Message] = []
-        receive, now = self._initiator.receive, time.monotonic()
+        receive, now = self.initiator.receive, time.monotonic()
         for frames in arrived:
             said = receive(decode(frames), now)
             if isinstance(said, (Broken, Established, Rejected)):
@@ -81,48 +82,19 @@ class Line:
 
     def acknowledge(self) -> None:
         """Say what has been received, if that is due."""
-        envelope = self._initiator.take_ack()
+        envelope = self.initiator.take_ack()
         if envelope is not None and self.connection is not None:
             self.connection.send(encode(envelope.message, envelope.seq, envelope.ack))
-
-    def quiet(self, now: float) -> float:
-        """Seconds since something came; infinite while there is no session."""
-        return self._initiator.quiet(now)
 
     def check_silence(self) -> None:
         """Give up a connection over which nothing came for too long."""
         if self.connection is not None:
-            self._initiator.check_silence(time.monotonic(), self.connection.carried_bytes)
-
-    @property
-    def refusal(self) -> str | None:
-        """Why the scheduler has ended the last connection; None if it has not."""
-        return self._initiator.refusal
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """It said that another one leads, or may soon."""
-        return self._initiator.is_elsewhere
-
-    @property
-    def is_final(self) -> bool:
-        """It said that to say the same again does not help."""
-        return self._initiator.is_final
-
-    @property
-    def is_silent(self) -> bool:
-        """Nothing was heard for too long over the last connection."""
-        return self._initiator.is_silent
-
-    @property
-    def heartbeat(self) -> float:
-        """Seconds between two of them."""
-        return self._initiator.heartbeat
+            self.initiator.check_silence(time.monotonic(), self.connection.carried_bytes)
 
     @property
     def is_lost(self) -> bool:
         """The connection is of no use any more."""
-        return self.connection is None or self.connection.is_closed or not self._initiator.is_open
+        return self.connection is None or self.connection.is_closed or not self.initiator.is_open
 
     def give_up(self, error: Exception) -> None:
         """What came, or is to be sent, can't be dealt with."""
