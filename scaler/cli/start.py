@@ -2,65 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from functools import partial
 
 from scaler.common import early_interrupts, start_environment
 
 
 def main() -> None:
     """The program `scaler`."""
+    _run("main", runs_user_code=sys.argv[1:2] in (["cluster"], ["worker"]))
+
+
+def _run(module: str, runs_user_code: bool = False) -> None:
     early_interrupts.begin()
-    if sys.argv[1:2] in (["cluster"], ["worker"]):
+    if runs_user_code:
         start_environment.start_again()
-    from scaler.cli import main as program
-
-    program.main()
+    importlib.import_module(f"scaler.cli.{module}").main()
 
 
-def cluster() -> None:
-    """The programs `scaler_cluster` and `scaler_worker`."""
-    early_interrupts.begin()
-    start_environment.start_again()
-    from scaler.cli import cluster as program
-
-    program.main()
-
-
-def scheduler() -> None:
-    """The program `scaler_scheduler`."""
-    early_interrupts.begin()
-    from scaler.cli import scheduler as program
-
-    program.main()
-
-
-def symphony() -> None:
-    """The program `scaler_symphony_cluster`."""
-    early_interrupts.begin()
-    from scaler.cli import symphony as program
-
-    program.main()
-
-
-def provision() -> None:
-    """The program `scaler_provision`."""
-    early_interrupts.begin()
-    from scaler.cli import provision as program
-
-    program.main()
-
-
-def top() -> None:
-    """The program `scaler_top`."""
-    early_interrupts.begin()
-    from scaler.cli import top as program
-
-    program.main()
-
-
-def ui() -> None:
-    """The program `scaler_ui`."""
-    early_interrupts.begin()
-    from scaler.cli import ui as program
-
-    program.main()
+#: the programs `scaler_cluster`, which is `scaler_worker` as well, `scaler_scheduler`, `scaler_top` and so on
+cluster = partial(_run, "cluster", runs_user_code=True)
+scheduler, symphony, provision = partial(_run, "scheduler"), partial(_run, "symphony"), partial(_run, "provision")
+top, ui = partial(_run, "top"), partial(_run, "ui")
