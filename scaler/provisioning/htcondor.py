@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 from scaler.provisioning.batch import BatchProvider, System, said_of
 from scaler.provisioning.provider import Job, JobState, ProviderError
@@ -64,8 +64,5 @@ SYSTEM = System(
     ("condor_submit", "-terse", "-"), True, ids, ("condor_q", "-json", "-attributes", _ATTRIBUTES), jobs,
     ("condor_rm",), ("not found", "already marked for removal", "Couldn't find"), ("condor_version",),
 )  # fmt: skip
-
-
-def make(options: dict[str, Any]) -> BatchProvider:
-    """A provider from the options of a configuration file. Raises `OptionError`."""
-    return BatchProvider(SYSTEM, options)
+#: a provider from the options of a configuration file; raises `OptionError`
+make = partial(BatchProvider, SYSTEM)

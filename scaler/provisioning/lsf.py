@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 from scaler.provisioning.batch import BatchProvider, System, said_of
 from scaler.provisioning.provider import Job, JobState
@@ -62,8 +62,5 @@ SYSTEM = System(
     ("bkill",), ("Job has already finished", "No matching job found", "is not found"), ("lsid",),
     ("No unfinished job found", "No job found"),
 )  # fmt: skip
-
-
-def make(options: dict[str, Any]) -> BatchProvider:
-    """A provider from the options of a configuration file. Raises `OptionError`."""
-    return BatchProvider(SYSTEM, options)
+#: a provider from the options of a configuration file; raises `OptionError`
+make = partial(BatchProvider, SYSTEM)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 from scaler.provisioning.batch import BatchProvider, System, is_ours, said_of
 from scaler.provisioning.provider import Job, JobState
@@ -68,8 +68,5 @@ SYSTEM = System(
     # of Slurm's qstat, when there are no jobs
     ("failed with 153 and no word",), True, ("-o", "{log}", "-j", "oe"),
 )  # fmt: skip
-
-
-def make(options: dict[str, Any]) -> BatchProvider:
-    """A provider from the options of a configuration file. Raises `OptionError`."""
-    return BatchProvider(SYSTEM, options)
+#: a provider from the options of a configuration file; raises `OptionError`
+make = partial(BatchProvider, SYSTEM)

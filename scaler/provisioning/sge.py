@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 from xml.etree import ElementTree
 
 from scaler.provisioning.batch import BatchProvider, System, is_ours, said_of
@@ -62,8 +62,5 @@ SYSTEM = System(
     ("qsub", "-terse"), True, ids, ("qstat", "-xml", "-g", "d", "-u", "*"), jobs, ("qdel",),
     ("does not exist", "is already in deletion", "has registered the job"), ("qstat", "-help"),
 )  # fmt: skip
-
-
-def make(options: dict[str, Any]) -> BatchProvider:
-    """A provider from the options of a configuration file. Raises `OptionError`."""
-    return BatchProvider(SYSTEM, options)
+#: a provider from the options of a configuration file; raises `OptionError`
+make = partial(BatchProvider, SYSTEM)
