@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from scaler.agent.core import leaving
 from scaler.agent.core.agent_core import AgentCore
@@ -77,9 +77,10 @@ def core_of(workers: int, limits: AgentLimits, validate: bool, may_return: bool 
     core = AgentCore(workers, limits, may_return=may_return)
     if not validate:
         return core
-    from scaler.agent.validating import ValidatingCore  # here, as few want it and all would load it
+    from scaler.agent.state.validate import validate as findings_in  # here, as few want it and all would load it
+    from scaler.common.validating import ValidatingCore
 
-    return ValidatingCore(core)
+    return cast(Core, ValidatingCore(core, findings_in))
 
 
 class AgentShell:

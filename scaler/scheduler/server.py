@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
@@ -469,9 +469,10 @@ def _send_by(listener: Listener | MonitorListener, outgoing: Outgoing) -> None:
 
 
 def _watched(core: SchedulerCore) -> Core:
-    from scaler.scheduler.validating import ValidatingCore  # here, as few want it and all would load it
+    from scaler.common.validating import ValidatingCore  # here, as few want it and all would load it
+    from scaler.scheduler.state.validate import validate
 
-    return ValidatingCore(core)
+    return cast(Core, ValidatingCore(core, validate))
 
 
 def open_server(

@@ -42,7 +42,7 @@ def _needed_to_start(config: SchedulerConfig) -> list[str]:
     if config.journal is not None:
         names.append("scaler.scheduler.copies.copies")
     if config.validate:
-        names.append("scaler.scheduler.validating")
+        names += ["scaler.common.validating", "scaler.scheduler.state.validate"]
     return names
 
 

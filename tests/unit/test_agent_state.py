@@ -26,8 +26,8 @@ from scaler.agent.state.object_records import ObjectState
 from scaler.agent.state.validate import validate
 from scaler.agent.state.worker_moves import WORKER_TRANSITIONS, IllegalWorkerMove
 from scaler.agent.state.worker_records import HISTORY, WorkerState
-from scaler.agent.validating import ValidatingCore
 from scaler.common.findings import InvalidState
+from scaler.common.validating import ValidatingCore
 from scaler.protocol.codes import WithdrawalKind
 from scaler.protocol.messages import LOST, VALUES_LIST, ClientDeparture, HeartbeatEcho, Neighbours, ObjectGone, u32
 from scaler.worker_protocol import messages as wm
@@ -354,7 +354,7 @@ def test_each_thing_that_does_not_hold_is_found(spoil: Callable[[HostState], Non
 
 def test_a_core_that_validates_goes_on_while_all_is_well_and_names_what_is_not() -> None:
     fake = FakeAgent(1)
-    core = ValidatingCore(fake.core)
+    core = ValidatingCore(fake.core, validate)
     core.handle([ev.Tick()], 1.0)
     fake.core.state.waiting.rows += 1
     with pytest.raises(InvalidState, match="after Tick: counts 1 rows queued, and has 0"):

@@ -6,13 +6,13 @@ import pytest
 from simulator.scripted import FakeScheduler, graph, result, task
 
 from scaler.common.findings import InvalidState
+from scaler.common.validating import ValidatingCore
 from scaler.protocol.messages import STORED
 from scaler.scheduler.core.events import Tick
 from scaler.scheduler.state.agent_groups import AgentGroup
 from scaler.scheduler.state.batch_records import attempts_of
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.validate import validate
-from scaler.scheduler.validating import ValidatingCore
 
 
 def busy_cluster() -> tuple[FakeScheduler, int]:
@@ -137,7 +137,7 @@ def test_disorder_is_found(disorder: Callable[[ClusterState], None], words: str)
 
 def test_a_core_that_validates_goes_on_while_all_is_well_and_names_what_is_not() -> None:
     fake, _ = busy_cluster()
-    core = ValidatingCore(fake.core)
+    core = ValidatingCore(fake.core, validate)
     core.handle([Tick()], 1.0)
     _count_wrongly(fake.core.state)
     with pytest.raises(InvalidState, match=r"after Tick: agent 1: \d slots outstanding"):
