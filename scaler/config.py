@@ -88,6 +88,16 @@ class Setting:
         return f"SCALER_{self.name.upper()}"
 
 
+def seconds(help: str, minimum: float, others: tuple[str, ...] = ()) -> Option:
+    """What an option says about itself that is a time."""
+    return Option(help, minimum, others, LONGEST)
+
+
+def size(help: str, minimum: int) -> Option:
+    """The same of a number of bytes in memory or on a disk."""
+    return Option(help, minimum, (), MOST_BYTES, is_size=True)
+
+
 EventLoop = Annotated[
     Literal["auto", "builtin", "uvloop"],
     Option("event loop to run on; auto is builtin, the faster one", others=("-e", "-el")),
@@ -135,17 +145,14 @@ class SchedulerConfig:
     heartbeat_interval: HeartbeatInterval = defaults.HEARTBEAT_INTERVAL
     client_timeout: Annotated[
         float,
-        Option(
-            "seconds of silence after which a client counts as gone", 0.05, ("-ct", "--client-timeout-seconds"), LONGEST
-        ),
+        seconds("seconds of silence after which a client counts as gone", 0.05, ("-ct", "--client-timeout-seconds")),
     ] = defaults.CLIENT_TIMEOUT
     agent_timeout: Annotated[
         float,
-        Option(
+        seconds(
             "seconds of silence after which a host counts as gone and its tasks run elsewhere",
-            minimum=0.05,
-            others=("-wt", "--worker-timeout-seconds"),
-            maximum=LONGEST,
+            0.05,
+            ("-wt", "--worker-timeout-seconds"),
         ),
     ] = defaults.AGENT_TIMEOUT
     retries_on_loss: Annotated[
@@ -159,10 +166,7 @@ class SchedulerConfig:
     max_message_bytes: MaxMessageBytes = defaults.MAX_MESSAGE_BYTES
     monitor_address: Annotated[
         str | None,
-        Option(
-            "where monitors of this machine connect; ipc:///tmp/HOST_PORT_monitor by default",
-            others=("-ma",),
-        ),
+        Option("where monitors of this machine connect; ipc:///tmp/HOST_PORT_monitor by default", others=("-ma",)),
     ] = None
     journal: Annotated[
         str | None,
@@ -183,26 +187,14 @@ class SchedulerConfig:
         ),
     ] = None
     journal_quota: Annotated[
-        int | None,
-        Option(
-            "bytes that durable jobs may take before no more are accepted; by default as many as fit",
-            minimum=1,
-            maximum=MOST_BYTES,
-            is_size=True,
-        ),
+        int | None, size("bytes that durable jobs may take before no more are accepted; by default as many as fit", 1)
     ] = None
     results_quota: Annotated[
         int | None,
-        Option(
-            "bytes that large results may take before no more jobs are accepted; by default as many as fit",
-            minimum=1,
-            maximum=MOST_BYTES,
-            is_size=True,
-        ),
+        size("bytes that large results may take before no more jobs are accepted; by default as many as fit", 1),
     ] = None
     job_age: Annotated[
-        float | None,
-        Option("seconds after its end when a durable job is deleted; by default somebody has to", 0, (), LONGEST),
+        float | None, seconds("seconds after its end when a durable job is deleted; by default somebody has to", 0)
     ] = None
     standalone_store_port: Annotated[
         int,
@@ -271,8 +263,7 @@ class AgentConfig:
         ),
     ] = None
     warm_modules: Annotated[
-        tuple[str, ...],
-        Option("modules to load once, in a process that workers are forked from, separated by commas"),
+        tuple[str, ...], Option("modules to load once, in a process that workers are forked from, separated by commas")
     ] = ()
     name: Annotated[str | None, Option("what this host is called in logs and monitors; its host name by default")] = (
         None
@@ -286,21 +277,17 @@ class AgentConfig:
     ] = ()
     memory_limit: Annotated[
         int | None,
-        Option(
+        size(
             f"bytes of memory for workers and objects; by default {defaults.MEMORY_PERCENT} % "
             "of what the host has or its container allows",
-            minimum=1 << 24,
-            maximum=MOST_BYTES,
-            is_size=True,
+            1 << 24,
         ),
     ] = None
     worker_memory_limit: Annotated[
         int | None,
-        Option(
+        size(
             "bytes of memory that a worker may take before its task is ended, 0 for no limit; memory_limit by default",
-            minimum=0,
-            maximum=MOST_BYTES,
-            is_size=True,
+            0,
         ),
     ] = None
     max_tasks_per_worker: Annotated[
@@ -320,28 +307,24 @@ class AgentConfig:
     ] = None
     death_timeout: Annotated[
         float | None,
-        Option(
+        seconds(
             "seconds without a scheduler after which this host gives up and ends; by default it waits for one",
-            minimum=0.1,
-            others=("-ds", "--death-timeout-seconds"),
-            maximum=LONGEST,
+            0.1,
+            ("-ds", "--death-timeout-seconds"),
         ),
     ] = None
     job: Annotated[str | None, Option("what the batch system calls the job that this host runs in")] = None
     walltime: Annotated[
         float | None,
-        Option(
-            "seconds until the batch system ends this host: it gets no task that takes longer, and leaves in time",
-            minimum=0.1,
-            maximum=LONGEST,
+        seconds(
+            "seconds until the batch system ends this host: it gets no task that takes longer, and leaves in time", 0.1
         ),
     ] = None
     drain_grace: Annotated[
         float,
-        Option(
+        seconds(
             "seconds it may take to leave in order after SIGTERM or before its walltime is over; 0: it ends at once",
-            minimum=0.0,
-            maximum=LONGEST,
+            0.0,
         ),
     ] = defaults.DRAIN_GRACE
     preemption_signal: Annotated[
@@ -353,8 +336,7 @@ class AgentConfig:
         Option("where a cloud announces the end of this host: asked every few seconds, it answers 404 until then"),
     ] = None
     spill_directory: Annotated[
-        str | None,
-        Option("where objects go that memory has no room for; the directory for temporary files by default"),
+        str | None, Option("where objects go that memory has no room for; the directory for temporary files by default")
     ] = None
     store_port: Annotated[
         int,
@@ -436,11 +418,10 @@ class SymphonyConfig:
     )
     death_timeout: Annotated[
         float | None,
-        Option(
+        seconds(
             "seconds without a scheduler after which it gives up and ends; by default it waits for one",
-            minimum=0.1,
-            others=("-ds", "--death-timeout-seconds"),
-            maximum=LONGEST,
+            0.1,
+            ("-ds", "--death-timeout-seconds"),
         ),
     ] = None
     job: Annotated[str | None, Option("what the batch system calls the job that this runs in")] = None
@@ -591,42 +572,33 @@ class ProvisionConfig:
     workers: Annotated[
         int, Option("workers of each host, which is asked for as many processors", 1, (), MOST_WORKERS)
     ] = 1
-    walltime: Annotated[float | None, Option("seconds after which the batch system ends a host", 1.0, (), LONGEST)] = (
-        None
-    )
+    walltime: Annotated[float | None, seconds("seconds after which the batch system ends a host", 1.0)] = None
     capabilities: Annotated[tuple[str, ...], Option("what tasks may ask for that these hosts have")] = ()
     exclusive: Annotated[bool, Option("only for tasks that ask for one of the capabilities")] = False
-    drain_time: Annotated[float, Option("seconds in which a queue should be worked off", 0.1, (), LONGEST)] = (
-        defaults.DRAIN_TIME
-    )
+    drain_time: Annotated[float, seconds("seconds in which a queue should be worked off", 0.1)] = defaults.DRAIN_TIME
     guess: Annotated[
-        float,
-        Option("seconds that a task counts as while the duration of its function is not known", 0.001, (), LONGEST),
+        float, seconds("seconds that a task counts as while the duration of its function is not known", 0.001)
     ] = defaults.DURATION_GUESS
-    idle_time: Annotated[float, Option("seconds without anything to do after which a host goes", 0.1, (), LONGEST)] = (
+    idle_time: Annotated[float, seconds("seconds without anything to do after which a host goes", 0.1)] = (
         defaults.HOST_IDLE_TIME
     )
     max_pending: Annotated[int, Option("hosts that are asked for and not there, at most", 1, (), MOST_HOSTS)] = (
         defaults.MAX_PENDING_HOSTS
     )
-    pending_timeout: Annotated[
-        float, Option("seconds after which a job that has not begun is cancelled", 1.0, (), LONGEST)
-    ] = defaults.PENDING_TIMEOUT
+    pending_timeout: Annotated[float, seconds("seconds after which a job that has not begun is cancelled", 1.0)] = (
+        defaults.PENDING_TIMEOUT
+    )
     start_timeout: Annotated[
-        float,
-        Option("seconds after which a job that runs is cancelled, if its host is not in the cluster", 1.0, (), LONGEST),
+        float, seconds("seconds after which a job that runs is cancelled, if its host is not in the cluster", 1.0)
     ] = defaults.START_TIMEOUT
     lead: Annotated[
-        float,
-        Option(
-            "seconds before the end of a host's walltime at which another is asked for in its place", 0.0, (), LONGEST
-        ),
+        float, seconds("seconds before the end of a host's walltime at which another is asked for in its place", 0.0)
     ] = defaults.WALLTIME_LEAD
     settle_time: Annotated[
-        float, Option("seconds after a failed request in which its jobs may turn up all the same", 0.0, (), LONGEST)
+        float, seconds("seconds after a failed request in which its jobs may turn up all the same", 0.0)
     ] = defaults.SETTLE_TIME
     orphan_timeout: Annotated[
-        float, Option("seconds without a scheduler after which hosts, and who provides them, end", 1.0, (), LONGEST)
+        float, seconds("seconds without a scheduler after which hosts, and who provides them, end", 1.0)
     ] = defaults.ORPHAN_TIMEOUT
     interval: Interval = defaults.PROVISION_INTERVAL
     list_interval: Annotated[
