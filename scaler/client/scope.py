@@ -57,12 +57,10 @@ class WholeSession:
 
     @property
     def submit(self) -> Callable[..., Future]:
-        """As of a `Scope`."""
         return self._parts.submission.submit
 
     @property
     def is_closed(self) -> bool:
-        """As of a `Scope`."""
         return self._parts.liveness.is_closed
 
     def check(self) -> None:
@@ -76,11 +74,9 @@ class WholeSession:
         self._parts.lifetime.clear(self._parts.templates.forget, self._parts.uploads.clear)
 
     def leave(self, is_fetching: bool) -> None:
-        """As of a `Scope`."""
         self._parts.lifetime.disconnect(is_fetching)
 
     def leave_at_once(self) -> None:
-        """As of a `Scope`."""
         self._parts.lifetime.leave_at_once()
 
 
@@ -97,27 +93,22 @@ class PartOfSession:
 
     @property
     def is_closed(self) -> bool:
-        """As of a `Scope`."""
         return self._has_left or self._parts.liveness.is_closed
 
     def check(self) -> None:
-        """As of a `Scope`."""
         if self._has_left:
             raise ClientClosed(CLOSED)
 
     def submit(self, *call: Any) -> Future:
-        """As of a `Scope`."""
         self.check()
         future = self._parts.submission.submit(*call)
         self._futures[id(future)] = future
         return future
 
     def note(self, futures: Iterable[Future]) -> None:
-        """As of a `Scope`."""
         self._futures.update({id(future): future for future in futures})
 
     def clear(self) -> None:
-        """As of a `Scope`."""
         futures = self._under_way()
         if futures:
             with contextlib.suppress(ScalerError):  # the session is over, and they are with it
@@ -129,7 +120,6 @@ class PartOfSession:
         self.clear()
 
     def leave_at_once(self) -> None:
-        """As of a `Scope`."""
         self._has_left = True
         self._parts.owner.abandon(self._under_way())
 

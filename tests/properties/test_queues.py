@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from scaler.agent.state.ready_rows import RowQueue
-from scaler.common.spans import MOST_US, UNKNOWN_US, SpanQueue, runs_of, without
+from scaler.common.span_lists import runs_of, without
+from scaler.common.spans import MOST_US, UNKNOWN_US, SpanQueue
 from scaler.scheduler.state.ready_queues import ReadyQueues
 
 Line = tuple[int, int, int]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from scaler import config
-from scaler.agent.native_threads import environment
+from scaler.agent.lending import environment
 from scaler.config import AgentConfig
 from scaler.worker.native_threads import OPENMP, OTHERS, VARIABLES, raised
 

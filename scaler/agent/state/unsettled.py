@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable
 from dataclasses import field
 
 from scaler.common.records import entity
-from scaler.common.spans import runs_of
+from scaler.common.span_lists import runs_of
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import CANCELLED, ERROR, KEEP, LOST, STORED, Task, TaskResult
 from scaler.protocol.results import FULL, ResultBuilder, SpanResult, cut, spans_of

@@ -16,7 +16,7 @@ from scaler.client.core.lineage import Lineage
 from scaler.client.core.object_table import ObjectTable, release_message
 from scaler.client.core.pending import PendingBatch, PendingBatches
 from scaler.client.core.unanswered import UnansweredRequests
-from scaler.common.spans import runs_of
+from scaler.common.span_lists import runs_of
 from scaler.errors import ProtocolError
 from scaler.protocol import failures
 from scaler.protocol.messages import (

@@ -4,7 +4,7 @@ A value is reported as one list for a span of rows, as a payload for each row, o
 has. A row that is computed again ends in `recomputing.py` instead, and nothing is said of it.
 """
 
-from scaler.common.spans import runs_of
+from scaler.common.span_lists import runs_of
 from scaler.protocol.failures import dependency_cancelled
 from scaler.protocol.messages import (
     CANCELLED,

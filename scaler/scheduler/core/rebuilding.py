@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
-from scaler.common.spans import without
+from scaler.common.span_lists import without
 from scaler.protocol.messages import AgentsInUse, ClientReturn, Message, Spans, Task, TaskCancel, TaskResult, u32
 from scaler.protocol.results import SpanResult, spans_of
 from scaler.scheduler.core import admission, dependencies, late_rows, lifetimes, lineage

@@ -1,6 +1,6 @@
 """Rows that an agent had and did not finish: run again, or given up."""
 
-from scaler.common.spans import runs_of
+from scaler.common.span_lists import runs_of
 from scaler.protocol.failures import no_worker_starts, out_of_reach, refused, worker_lost
 from scaler.protocol.messages import ERROR, LOST
 from scaler.protocol.results import SpanResult

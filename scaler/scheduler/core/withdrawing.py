@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import TypeVar
 
-from scaler.common.spans import joined, within, without
+from scaler.common.span_lists import joined, within, without
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import MOST_SPANS, WithdrawalKind
 from scaler.protocol.messages import (

@@ -35,31 +35,25 @@ class ContainedKeeper(JobKeeper):
 
     @property
     def wake(self) -> float | None:
-        """As that of `JobKeeper`."""
         return None if self._defect else super().wake
 
     def ask(self, monitor: int, message: JobSubmit | JobQuestion) -> None:
-        """As that of `JobKeeper`."""
         self._unanswered[monitor, message.number] = None
         super().ask(monitor, message)
 
     def lose_monitor(self, monitor: int) -> None:
-        """As that of `JobKeeper`."""
         self._unanswered = {each: None for each in self._unanswered if each[0] != monitor}
         super().lose_monitor(monitor)
 
     def welcome(self, resident: int, number: int) -> None:
-        """As that of `JobKeeper`."""
         self._residents.add(number)
         super().welcome(resident, number)
 
     def hear(self, number: int, message: Message) -> None:
-        """As that of `JobKeeper`."""
         if not self._defect:
             super().hear(number, message)
 
     def forget(self, number: int, reason: str) -> None:
-        """As that of `JobKeeper`."""
         self._residents.discard(number)
         super().forget(number, reason)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaler.common.sorted_numbers import SortedNumbers
-from scaler.common.spans import without
+from scaler.common.span_lists import without
 from scaler.protocol.codes import WithdrawalKind
 from scaler.scheduler.state.batch_records import Batch
 

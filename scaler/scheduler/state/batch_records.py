@@ -16,7 +16,7 @@ from itertools import chain
 from sys import byteorder
 
 from scaler.common.records import entity, record
-from scaler.common.spans import runs_of
+from scaler.common.span_lists import runs_of
 from scaler.protocol.messages import Task, u32
 from scaler.scheduler.state.function_records import FunctionRecord, Tally
 

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from scaler.common.findings import Finding
-from scaler.common.spans import joined
+from scaler.common.span_lists import joined
 from scaler.protocol.codes import NO_ROOT, WithdrawalKind
 from scaler.scheduler.state.accounts import OVER, price_of_failure, price_of_object
 from scaler.scheduler.state.agent_groups import LOOKS
