@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from scaler.common import log_lines
 from scaler.common.log_handlers import to_file, to_stream
 from scaler.common.long_lived import keep_little_memory
 from scaler.common.process_limits import limit_for, words_of
+from scaler.common.program_socket import program_at
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import AgentConfig, SchedulerConfig, from_checked_values
 from scaler.errors import ScalerError
@@ -44,9 +44,7 @@ _OTHERS = 32
 
 def main(fd: int) -> None:
     """Serve the program at the other end of this socket until it closes it."""
-    with socket.socket(fileno=fd) as program:
-        program.set_inheritable(False)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
+    with program_at(fd) as program:
         serve(program)
 
 

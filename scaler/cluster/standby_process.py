@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import socket
 
 from scaler.cluster.early_zygote import EarlyZygote
+from scaler.common.program_socket import program_at
 from scaler.config import AgentConfig, from_plain_values
 from scaler.transport import load_or_create
 
@@ -18,13 +18,11 @@ PATIENCE = 60.0
 
 def main(fd: int) -> None:
     """Wait until the program at the other end of this socket asks for a cluster, and serve it; or until that ends."""
-    with socket.socket(fileno=fd) as program:
-        program.set_inheritable(False)
+    with program_at(fd) as program:
         _serve(program)
 
 
 def _serve(program: socket.socket) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
     with program.makefile("rb", buffering=0) as lines:  # what comes behind the line is for others
         line = lines.readline()
     if not line:

@@ -9,6 +9,7 @@ import threading
 from dataclasses import asdict, replace
 
 from scaler.common import log_lines
+from scaler.common.program_socket import program_at
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import ProvisionConfig, from_plain_values
 from scaler.provisioning.core import events as ev
@@ -20,14 +21,12 @@ from scaler.transport import Security
 
 def main(fd: int) -> None:
     """Serve the program at the other end of this socket until it closes it."""
-    with socket.socket(fileno=fd) as program:
-        program.set_inheritable(False)
+    with program_at(fd) as program:
         _serve(program)
 
 
 def _serve(program: socket.socket) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
-    for number in (signal.SIGHUP, signal.SIGQUIT):  # so are its terminal's: this lives until its jobs have ended
+    for number in (signal.SIGHUP, signal.SIGQUIT):  # they are the program's, too: this lives until its jobs have ended
         signal.signal(number, lambda *_: None)
     lines = program.makefile("rb")
     options = json.loads(lines.readline() or b"{}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 
 from scaler.common import log_lines
+from scaler.common.program_socket import program_at
 from scaler.common.unexpected_end import told_in_log
 from scaler.config import SchedulerConfig, from_plain_values
 from scaler.scheduler.server import open_server
@@ -15,13 +15,11 @@ from scaler.transport import Address, Security, exposure
 
 def main(fd: int) -> None:
     """Serve the program at the other end of this socket until it closes it."""
-    with socket.socket(fileno=fd) as program:
-        program.set_inheritable(False)
+    with program_at(fd) as program:
         _serve(program)
 
 
 def _serve(program: socket.socket) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
     with program.makefile("rb") as lines:
         options = json.loads(lines.readline() or b"{}")
     if not options:

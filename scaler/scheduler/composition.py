@@ -28,7 +28,6 @@ from scaler.protocol.messages import (
     JobQuestion,
     JobSubmit,
     Message,
-    PartnerReport,
     Query,
     Refused,
 )
@@ -39,7 +38,7 @@ from scaler.scheduler.succession_wishes import PairWish, StepDown
 from scaler.scheduler.turns import MOST, Turns
 
 if TYPE_CHECKING:
-    from scaler.scheduler.pairing import AboutJournals, Pairing
+    from scaler.scheduler.pairing import Pairing
     from scaler.scheduler.succession import Succession
 
 
@@ -130,7 +129,8 @@ class Composition:
         self._events: list[ev.Event] = []
         #: what monitors have asked and nobody has dealt with
         self._turns = Turns(acceptor.reads)
-        self._pairing = None if succession is None else _pairing(succession, acceptor)
+        #: with the other one of a pair of schedulers; None: this is none of a pair
+        self.pairing = None if succession is None else _pairing(succession, acceptor)
 
     def host(self, agent: LocalAgent, hello: Hello, heartbeat: float) -> None:
         """Put this host's agent beside the core; as if it had said Hello and been welcomed."""
@@ -184,7 +184,7 @@ class Composition:
 
     def receive(self, connection: int, envelope: Envelope, now: float) -> None:
         """A message came over a connection."""
-        pairing, said = self._pairing, envelope.message
+        pairing, said = self.pairing, envelope.message
         self.received[type(said)] += 1
         if pairing is not None and type(said) is Hello:
             is_understood = self._acceptor.speaks_with(said)  # else it is refused below, whoever leads
@@ -227,33 +227,6 @@ class Composition:
         """A part of a message has come over a connection."""
         self._events += self._acceptor.stir(connection)
 
-    @property
-    def partner(self) -> int | None:
-        """The number of the other one of a pair, if that has made a connection."""
-        return None if self._pairing is None else self._pairing.partner
-
-    def tell_partner(self, message: PartnerReport | AboutJournals) -> None:
-        """Say something to the other one of a pair, if that has made a connection.
-
-        It is among what `settle` wants sent, behind the Welcome if that has come in this step: what comes before is not
-        listened to, and then missing.
-        """
-        outgoing = None if self.partner is None else self._acceptor.send(self.partner, message)
-        if outgoing is not None:
-            self._acceptor.outgoing.append(outgoing)
-
-    def take_about_journals(self) -> list[AboutJournals]:
-        """What that has said of its journal."""
-        if self._pairing is None:
-            return []
-        said, self._pairing.about_journals = self._pairing.about_journals, []
-        return said
-
-    def reject_partner(self, reason: str, now: float) -> None:
-        """What it said makes no sense."""
-        if self._pairing is not None:
-            self._pairing.reject_partner(reason, now)
-
     def _take_about_jobs(self, event: Received) -> bool:
         """Hand a message about jobs to those who know them; False if it is not its sender's to send."""
         number, message = event.number, event.message
@@ -272,7 +245,7 @@ class Composition:
         return True
 
     def _refuse_job(self, monitor: int, message: JobSubmit | JobQuestion) -> None:
-        stands_by = "" if self._pairing is None else self._pairing.stands_by
+        stands_by = "" if self.pairing is None else self.pairing.stands_by
         if stands_by:  # as clients are refused, who go on asking for a while
             self._events += self._acceptor.end(monitor, stands_by, elsewhere=True)
         else:
@@ -318,7 +291,7 @@ class Composition:
 
     def _lose(self, events: tuple[Lost, ...], now: float) -> None:
         for event in events:
-            if self._pairing is None or not self._pairing.take(event, now):
+            if self.pairing is None or not self.pairing.take(event, now):
                 self._events.append(event)
 
     def settle(self, now: float, is_due: bool = False) -> Iterator[Wish]:
@@ -327,7 +300,7 @@ class Composition:
         What came up while something was done about it (`disconnect`) is dealt with, too. With `is_due` the cores are
         asked even if nothing has happened: the time they wanted to be woken at has come.
         """
-        pairing = self._pairing
+        pairing = self.pairing
         if self._parted:
             self._give_up_parted(now)
         if self._turns.has_any:

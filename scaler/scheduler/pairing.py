@@ -134,6 +134,21 @@ class Pairing:
             self.replies.append(_result(monitor, command.number, error))
         return True
 
+    def tell(self, message: PartnerReport | AboutJournals) -> None:
+        """Say something to the partner, if that has made a connection.
+
+        It goes behind the Welcome if that has come in this step: what comes before is not listened to, and then
+        missing.
+        """
+        outgoing = None if self.partner is None else self._acceptor.send(self.partner, message)
+        if outgoing is not None:
+            self._acceptor.outgoing.append(outgoing)
+
+    def take_about_journals(self) -> list[AboutJournals]:
+        """What the partner has said of its journal."""
+        said, self.about_journals = self.about_journals, []
+        return said
+
     def reject_partner(self, reason: str, now: float) -> None:
         """What the partner said makes no sense: its session is over."""
         if self.partner is not None:

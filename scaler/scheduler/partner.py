@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from scaler.common.loop import Loop
 from scaler.protocol.messages import PartnerReport
-from scaler.scheduler.composition import Composition
-from scaler.scheduler.pairing import AboutJournals
+from scaler.scheduler.pairing import AboutJournals, Pairing
 from scaler.scheduler.succession import Succession
 from scaler.transport import Security
 
@@ -18,12 +17,10 @@ if TYPE_CHECKING:
 class Partner:
     """At most one at a time, and maybe none. One thread; `close` blocks for a moment, nothing else does."""
 
-    def __init__(
-        self, succession: Succession, composition: Composition, security: Security, limit: int, loop: Loop
-    ) -> None:
+    def __init__(self, succession: Succession, pairing: Pairing, security: Security, limit: int, loop: Loop) -> None:
         """`limit`: bytes of a message."""
         self._succession = succession
-        self._composition = composition
+        self._pairing = pairing
         self._security = security
         self._limit = limit
         self._loop = loop
@@ -49,7 +46,7 @@ class Partner:
         link = None if self._link is None else self._link.route
         if link is not None:
             return "link", link
-        return None if self._composition.partner is None else ("peer", self._composition.partner)
+        return None if self._pairing.partner is None else ("peer", self._pairing.partner)
 
     def attend(self, now: float) -> None:
         """Hear it, and see that there is a connection to it."""
@@ -70,27 +67,27 @@ class Partner:
 
     def take_about_journals(self) -> list[AboutJournals]:
         """What it has said of its journal."""
-        said, self._said = [*self._said, *self._composition.take_about_journals()], []
+        said, self._said = [*self._said, *self._pairing.take_about_journals()], []
         return said
 
     def report(self, report: PartnerReport) -> None:
         """Tell it how things are here, over each connection that there is."""
         if self._link is not None:
             self._link.send(report)
-        self._composition.tell_partner(report)
+        self._pairing.tell(report)
 
     def tell(self, message: AboutJournals) -> None:
         """Say something of the journal here, over one connection."""
         if self._link is not None and self._link.route is not None:
             self._link.send(message)
         else:
-            self._composition.tell_partner(message)
+            self._pairing.tell(message)
 
     def reject(self, reason: str, now: float) -> None:
         """What it said makes no sense: both connections begin anew."""
         if self._link is not None:
             self._link.reject(reason)
-        self._composition.reject_partner(reason, now)
+        self._pairing.reject_partner(reason, now)
         self._succession.lose_partner(now, said_goodbye=False)
 
     def close(self, says_goodbye: bool) -> None:

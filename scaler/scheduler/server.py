@@ -177,8 +177,9 @@ class Server:
         from scaler.scheduler.partner import Partner
 
         if succession is not None:
-            limit = self._config.max_message_bytes
-            self._partner = Partner(succession, self._composition, security, limit, self.loop)
+            pairing, limit = self._composition.pairing, self._config.max_message_bytes
+            assert pairing is not None
+            self._partner = Partner(succession, pairing, security, limit, self.loop)
         self._durable = DurableJobs(self._composition, self, jobs, copies, succession, self._partner)
 
     # ---- what keeps jobs asks for (`durable_jobs.Shell`) -----------------------------------------------------------

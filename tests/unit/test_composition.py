@@ -123,12 +123,12 @@ def test_the_partner_is_welcomed_before_it_is_told_anything(core: Core) -> None:
     succession.hear_partner(PartnerReport(0, False, "tcp://b:1", 0, False, u64()), 0.0)
     initiator = Initiator(hello("scheduler", "tcp://b:1"))
     composed.receive(9, initiator.greet(0.0), 0.0)
-    composed.tell_partner(JournalState(3, Copying.LEADS))
+    composed.pairing.tell(JournalState(3, Copying.LEADS))
     heard = []
     for step in (0.0, BEAT):
         for wish in composed.settle(step, is_due=True):
             if isinstance(wish, Tell):
-                composed.tell_partner(wish.report)
+                composed.pairing.tell(wish.report)
             elif isinstance(wish, Outgoing) and wish.connection == 9:
                 heard.append(type(initiator.receive(Envelope(wish.seq, wish.ack, wish.message), step)))
     assert heard == [Established, JournalState, PartnerReport, PartnerReport]

@@ -73,11 +73,11 @@ class PartnerLine:
         """Over what the other one is spoken to."""
         if self.is_open:
             return "link", self._made
-        return None if self.composition.partner is None else ("peer", self.composition.partner)
+        return None if self.composition.pairing.partner is None else ("peer", self.composition.pairing.partner)
 
     def take_about_journals(self) -> list[AboutJournals]:
         """What the other one has said of its journal."""
-        said, self.said = [*self.said, *self.composition.take_about_journals()], []
+        said, self.said = [*self.said, *self.composition.pairing.take_about_journals()], []
         return said
 
     def tell(self, message: AboutJournals) -> None:
@@ -85,7 +85,7 @@ class PartnerLine:
         if self.is_open:
             self.send(message)
         else:
-            self.composition.tell_partner(message)
+            self.composition.pairing.tell(message)
 
     def receive(self, items: list[Any]) -> tuple[list[PartnerReport | AboutJournals], bool]:
         """What the other one has said; whether the connection was lost."""
@@ -129,7 +129,7 @@ class PartnerLine:
     def reject(self, reason: str, now: float) -> None:
         """What was said makes no sense: both connections begin anew."""
         self.close()
-        self.composition.reject_partner(reason, now)
+        self.composition.pairing.reject_partner(reason, now)
         self._server.succession.lose_partner(now, said_goodbye=False)
 
     def close(self, says_goodbye: bool = False) -> None:

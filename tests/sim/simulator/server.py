@@ -365,7 +365,7 @@ class Server(Process):
         elif isinstance(wish, Tell):
             assert self._partner is not None
             self._partner.send(wish.report)
-            self._composition.tell_partner(wish.report)
+            self._composition.pairing.tell(wish.report)
         elif isinstance(wish, StepDown):
             self.world.after(0.0, self._step_down)
 

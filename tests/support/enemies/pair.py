@@ -111,10 +111,10 @@ class PairAmongEnemies:
                 self._close(wish.connection)
             elif isinstance(wish, Tell):
                 encode(wish.report)
-                self.composition.tell_partner(wish.report)
+                self.composition.pairing.tell(wish.report)
             elif isinstance(wish, StepDown):
                 is_over = True
-        self.composition.take_about_journals()
+        self.composition.pairing.take_about_journals()
         found = validate(self.core.state)
         assert found == [], found
         if is_over:
