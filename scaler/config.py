@@ -656,8 +656,7 @@ def _check_exposure(config: DashboardConfig | MetricsConfig) -> None:
         raise OptionError("certificate_key", "belongs to a certificate: name it with --certificate")
     if config.certificate is None and not config.insecure and not is_loopback(config.host):
         raise OptionError(
-            "host",
-            f"{config.host} {_reach(config.host)}: give --certificate and --key for TLS, or say --insecure",
+            "host", f"{config.host} {_reach(config.host)}: give --certificate and --key for TLS, or say --insecure"
         )
 
 

@@ -11,16 +11,7 @@ from typing import Any, NamedTuple
 from scaler import Client as Engine
 from scaler.extension import Future as EngineFuture
 from scaler.extension import submit_call
-from scaler.graph import (
-    COLLECTION_BUILDERS,
-    Call,
-    Constant,
-    KeyReference,
-    NestedCall,
-    Node,
-    as_dict,
-    build_call,
-)
+from scaler.graph import COLLECTION_BUILDERS, Call, Constant, KeyReference, NestedCall, Node, as_dict, build_call
 from scaler_dask.future_state import FutureState
 from scaler_dask.keyed_future import Future
 from scaler_dask.worker_functions import fail

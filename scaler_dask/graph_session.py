@@ -58,10 +58,7 @@ class GraphSession:
         issue_warnings(self._engine)
 
     def submit(
-        self,
-        nodes: Mapping[Any, Node],
-        keys: Sequence[Any],
-        options: Mapping[Any, Mapping[str, Any]] | None = None,
+        self, nodes: Mapping[Any, Node], keys: Sequence[Any], options: Mapping[Any, Mapping[str, Any]] | None = None
     ) -> SubmittedGraph:
         """Have these keys of a graph computed. Raises like `submit_graph` of the engine, and ClientClosed for keys that
         were of another client, which is closed. Blocks only without a client, for values that one has persisted.

@@ -9,16 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from scaler.agent.core.events import (
-    Effect,
-    Event,
-    FromWorker,
-    Garbled,
-    HungUp,
-    Looked,
-    ToWorker,
-    WorkerExited,
-)
+from scaler.agent.core.events import Effect, Event, FromWorker, Garbled, HungUp, Looked, ToWorker, WorkerExited
 from scaler.agent.overdue import Overdue
 from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
 from scaler.agent.zygote_watch import has_hung_up, look

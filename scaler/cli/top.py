@@ -89,10 +89,7 @@ def _looking(config: TopConfig) -> Looking:
 
 
 command = make_command(
-    "top",
-    TopConfig,
-    "Show what the cluster whose scheduler, or its monitor address, is at ADDRESS does.",
-    run,
+    "top", TopConfig, "Show what the cluster whose scheduler, or its monitor address, is at ADDRESS does.", run
 )
 
 

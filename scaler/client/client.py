@@ -17,13 +17,7 @@ from scaler.client.submitting.map_sending import items_of
 from scaler.client.surroundings import Cluster, address_around, is_around, patience_with, target_of
 from scaler.common import advance, dashboards
 from scaler.common.renewed_lock import RenewedLock
-from scaler.compatibility.client_arguments import (
-    IN_ORDER,
-    ClientArguments,
-    MapArguments,
-    iterables_of,
-    reconnect_of,
-)
+from scaler.compatibility.client_arguments import IN_ORDER, ClientArguments, MapArguments, iterables_of, reconnect_of
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
 from scaler.graph import Node, Order, from_tuples
 from scaler.greenlets import refuse_patched

@@ -170,11 +170,7 @@ class SchedulerClusterCombo:
         dashboards.tell(self.address, self._dashboard.link)
 
     def _start(
-        self,
-        address: str | None,
-        of_scheduler: dict[str, Any],
-        of_agent: dict[str, Any],
-        of_log: dict[str, Any],
+        self, address: str | None, of_scheduler: dict[str, Any], of_agent: dict[str, Any], of_log: dict[str, Any]
     ) -> None:
         """Say what is wanted, and wait until it is there."""
         from multiprocessing import current_process

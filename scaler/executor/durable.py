@@ -47,11 +47,7 @@ class DurableRunner:
         return self._calls.submit(fn, args, kwargs)
 
     def map(
-        self,
-        fn: Callable[..., Any],
-        rows: Iterable[tuple[Any, ...]],
-        deadline: float | None,
-        buffersize: int | None,
+        self, fn: Callable[..., Any], rows: Iterable[tuple[Any, ...]], deadline: float | None, buffersize: int | None
     ) -> Iterator[Any]:
         """See `Executor.map`; without `buffersize` all rows are added before this returns."""
         blocks = iter(rows)

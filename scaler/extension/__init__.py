@@ -58,13 +58,7 @@ if TYPE_CHECKING:
     )
     from scaler.extension.clusters import begin_local_cluster
     from scaler.extension.in_worker import forget_run, run_once, task_root, worker_slot_lent
-    from scaler.extension.interrupts import (
-        Uninterrupted,
-        abandon,
-        has_ended_program,
-        is_interrupt,
-        wait_in_steps,
-    )
+    from scaler.extension.interrupts import Uninterrupted, abandon, has_ended_program, is_interrupt, wait_in_steps
     from scaler.extension.prepared import PreparedFunctions
     from scaler.extension.submitting import (
         capture_function,

@@ -13,11 +13,7 @@ class Binder:
     """Turns calls whose dependencies are not all rows into steps whose are."""
 
     def __init__(
-        self,
-        places: Mapping[Key, int],
-        rows: Sequence[int],
-        targets: Mapping[Key, Key],
-        constants: Mapping[Key, Any],
+        self, places: Mapping[Key, int], rows: Sequence[int], targets: Mapping[Key, Key], constants: Mapping[Key, Any]
     ) -> None:
         self._places = places
         self._rows = rows

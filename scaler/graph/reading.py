@@ -89,10 +89,7 @@ class UnsupportedKind(Exception):
 
 
 def call_from_tuple(
-    function: Callable[..., Any],
-    items: Collection[Any],
-    graph: Container[Any],
-    kinds: Container[type] | None = None,
+    function: Callable[..., Any], items: Collection[Any], graph: Container[Any], kinds: Container[type] | None = None
 ) -> Call:
     """Return the call of a function with arguments written as in `from_tuples`.
 

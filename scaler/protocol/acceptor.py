@@ -13,13 +13,7 @@ from scaler.common.records import record
 from scaler.protocol.channel import Channel, Envelope, FalseAck, Gap
 from scaler.protocol.codes import MAX_NUMBER, Role
 from scaler.protocol.compatibility import Compatibility
-from scaler.protocol.messages import (
-    Ack,
-    Hello,
-    Message,
-    Refused,
-    Welcome,
-)
+from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
 
 
 class Outgoing(NamedTuple):

@@ -108,10 +108,7 @@ def _agent_probes() -> Manifest:
         command = {"command": ["python", "-SEc", text]}
         return {"exec": command, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures}
 
-    return {
-        "readinessProbe": probe(ready, 5, 1),
-        "livenessProbe": {**probe(lives, 20, 3), "initialDelaySeconds": 30},
-    }
+    return {"readinessProbe": probe(ready, 5, 1), "livenessProbe": {**probe(lives, 20, 3), "initialDelaySeconds": 30}}
 
 
 def _metadata(options: PodOptions, name: str, tag: str, role: str) -> Manifest:

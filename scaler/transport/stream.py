@@ -49,11 +49,7 @@ class Stream:
     )
 
     def __init__(
-        self,
-        connected: socket.socket,
-        limit: int,
-        on_backlog: Callable[[int, bool], None],
-        is_welcome: bool = True,
+        self, connected: socket.socket, limit: int, on_backlog: Callable[[int, bool], None], is_welcome: bool = True
     ) -> None:
         """Until `welcome` is called, if not `is_welcome`, a message that arrives may only be a greeting."""
         connected.setblocking(False)

@@ -228,12 +228,7 @@ class ZeroMQPeers:
     """The listener's end: admits, and numbers its peers."""
 
     def __init__(
-        self,
-        sock: socket.socket,
-        address: Address,
-        security: Security,
-        poller: Poller,
-        state: ListenerState,
+        self, sock: socket.socket, address: Address, security: Security, poller: Poller, state: ListenerState
     ) -> None:
         """Take over a socket that listens at a numeric address."""
         self._state = state

@@ -16,13 +16,7 @@ from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import IDLE, SILENT, Dispatch, KillKind, WorkerRecord
 from scaler.protocol.codes import WithdrawalKind
-from scaler.protocol.messages import (
-    BalanceRequest,
-    BalanceResponse,
-    Spans,
-    TaskClaimResponse,
-    TaskRunning,
-)
+from scaler.protocol.messages import BalanceRequest, BalanceResponse, Spans, TaskClaimResponse, TaskRunning
 from scaler.store.layout import Key
 
 #: seconds for which a worker's answer is waited for before it is looked at from outside

@@ -56,11 +56,7 @@ class DurableCalls:
     """Of one job, which is made when the first call comes. Any thread."""
 
     def __init__(
-        self,
-        new_session: Callable[[], JobSession],
-        name: str,
-        options: Options,
-        serializer: AnySerializer | None,
+        self, new_session: Callable[[], JobSession], name: str, options: Options, serializer: AnySerializer | None
     ) -> None:
         """Blocks until the scheduler has said whether there is such a job. Raises `JobError`, `ConnectionFailed`."""
         self._name = checked_name(name)

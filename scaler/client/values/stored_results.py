@@ -89,12 +89,7 @@ class StoredResults:
     """All results of one client that are in stores. Any thread."""
 
     def __init__(
-        self,
-        driver: SessionDriver,
-        stores: Stores,
-        codec: ValueCodec,
-        io_thread: IOThread,
-        callbacks: CallbackThread,
+        self, driver: SessionDriver, stores: Stores, codec: ValueCodec, io_thread: IOThread, callbacks: CallbackThread
     ) -> None:
         self._driver = driver
         self._stores = stores

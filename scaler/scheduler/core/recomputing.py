@@ -143,12 +143,7 @@ def _store_again(
 
 
 def _become_inline(
-    state: ClusterState,
-    client: ClientRecord,
-    value: int,
-    item: ObjectRecord | None,
-    payload: Frame,
-    waiting: int,
+    state: ClusterState, client: ClientRecord, value: int, item: ObjectRecord | None, payload: Frame, waiting: int
 ) -> None:
     """This time the value is small: it travels inside messages."""
     if item is None:

@@ -7,16 +7,7 @@ from itertools import pairwise
 
 from scaler.errors import ProtocolError
 from scaler.protocol.failures import results_unreadable
-from scaler.protocol.messages import (
-    ERROR,
-    FILED,
-    LOST,
-    STORED,
-    VALUES_EACH,
-    VALUES_LIST,
-    TaskResult,
-    u32,
-)
+from scaler.protocol.messages import ERROR, FILED, LOST, STORED, VALUES_EACH, VALUES_LIST, TaskResult, u32
 from scaler.protocol.results import SpanResult, cut, each_of, misplaced
 from scaler.scheduler.core import finishing, late_rows, placement, retrying, stored_objects
 from scaler.scheduler.core.moves import Move
@@ -209,8 +200,7 @@ def _take_back(out: Outgoing, agent: AgentRecord, batch: Batch, lo: int, hi: int
     moves: list[Move] = []
     for a, b in batch.spans_in(AGENT + agent.number, lo, hi):
         out.log(
-            "WARNING",
-            f"agent {agent.number} said of {batch.function.name} more than it had: {b - a} rows run again",
+            "WARNING", f"agent {agent.number} said of {batch.function.name} more than it had: {b - a} rows run again"
         )
         moves += retrying.give_back(batch, a, b, Cause.MISREPORTED)
     return moves

@@ -11,15 +11,7 @@ from typing import TypeVar
 from scaler.common.span_lists import joined, within, without
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import MOST_SPANS, WithdrawalKind
-from scaler.protocol.messages import (
-    Spans,
-    TaskBegun,
-    TaskCancel,
-    TaskClaim,
-    TaskClaimResponse,
-    TaskHold,
-    TaskRunning,
-)
+from scaler.protocol.messages import Spans, TaskBegun, TaskCancel, TaskClaim, TaskClaimResponse, TaskHold, TaskRunning
 from scaler.scheduler.core import finishing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing

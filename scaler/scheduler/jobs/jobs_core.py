@@ -20,13 +20,7 @@ from typing import Any
 from scaler.common.records import record
 from scaler.journal.layout import ONLY_ANEW, Layout, Place
 from scaler.journal.records import Record
-from scaler.protocol.messages import (
-    Heartbeat,
-    JobQuestion,
-    JobSubmit,
-    Message,
-    Task,
-)
+from scaler.protocol.messages import Heartbeat, JobQuestion, JobSubmit, Message, Task
 from scaler.scheduler.jobs import accepting, at_core, changing, filing, reading, submitters
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job import Job

@@ -63,14 +63,7 @@ _WORDS = {
 }
 
 #: what takes rows from an agent without ending them
-_BACK = (
-    Cause.GIVEN_BACK,
-    Cause.MISREPORTED,
-    Cause.WORKER_LOST,
-    Cause.AGENT_LOST,
-    Cause.RETRIED,
-    Cause.OUT_OF_REACH,
-)
+_BACK = (Cause.GIVEN_BACK, Cause.MISREPORTED, Cause.WORKER_LOST, Cause.AGENT_LOST, Cause.RETRIED, Cause.OUT_OF_REACH)
 
 #: (from, to) -> the causes for which rows may move so; anything else is a defect of the scheduler
 TRANSITIONS: dict[tuple[str, str], tuple[Cause, ...]] = {
