@@ -124,57 +124,33 @@ __all__ = [
     "worker_slot_lent",
 ]
 
-#: where a name comes from
-_HOMES = {
-    "CallbackThread": "scaler.common.callback_thread",
-    "FoundClient": "scaler.extension.clients",
-    "Future": "scaler.client",
-    "Gate": "scaler.common.gate",
-    "InSpace": "scaler.serialize.module_globals",
-    "MapJob": "scaler.client.waiting.map_job",
-    "PreparedFunctions": "scaler.extension.prepared",
-    "RenewedLock": "scaler.common.renewed_lock",
-    "SCALAR_TYPES": "scaler.extension.values",
-    "SpaceBegins": "scaler.serialize.module_globals",
-    "TaskTemplate": "scaler.client.core.task_template",
-    "Uninterrupted": "scaler.extension.interrupts",
-    "abandon": "scaler.extension.interrupts",
-    "as_ended": "scaler.client.future",
-    "begin_in_space": "scaler.serialize.module_globals",
-    "begin_local_cluster": "scaler.extension.clusters",
-    "callback_of_task": "scaler.client.callbacks",
-    "capture_function": "scaler.extension.submitting",
-    "durable_calls": "scaler.extension.submitting",
-    "fail_future": "scaler.extension.submitting",
-    "failed_call": "scaler.extension.submitting",
-    "find_client": "scaler.extension.clients",
-    "forget_run": "scaler.extension.in_worker",
-    "fresh_function": "scaler.extension.values",
-    "has_ended_program": "scaler.extension.interrupts",
-    "host_for_tasks": "scaler.extension.clients",
-    "is_inside_task": "scaler.extension.clients",
-    "is_interrupt": "scaler.extension.interrupts",
-    "issue_warnings": "scaler.extension.submitting",
-    "kept_for_note": "scaler.common.item_note",
-    "lifetime_of": "scaler.extension.clients",
-    "name_of": "scaler.extension.values",
-    "note_item": "scaler.common.item_note",
-    "pickled": "scaler.extension.values",
-    "pickled_if_small": "scaler.extension.values",
-    "run_once": "scaler.extension.in_worker",
-    "serializer_of": "scaler.extension.clients",
-    "shared_client": "scaler.extension.clients",
-    "submit_call": "scaler.extension.submitting",
-    "submit_map": "scaler.extension.submitting",
-    "surrounding_address": "scaler.extension.clients",
-    "surrounding_serializer": "scaler.extension.clients",
-    "take_result": "scaler.client.future",
-    "task_root": "scaler.extension.in_worker",
-    "wait_in_steps": "scaler.extension.interrupts",
-    "with_memmaps_shared": "scaler.extension.clients",
-    "with_warnings_kept": "scaler.extension.submitting",
-    "worker_slot_lent": "scaler.extension.in_worker",
+#: which names a module has
+_NAMES = {
+    "scaler.client": "Future",
+    "scaler.client.callbacks": "callback_of_task",
+    "scaler.client.core.task_template": "TaskTemplate",
+    "scaler.client.future": "as_ended take_result",
+    "scaler.client.waiting.map_job": "MapJob",
+    "scaler.common.callback_thread": "CallbackThread",
+    "scaler.common.gate": "Gate",
+    "scaler.common.item_note": "kept_for_note note_item",
+    "scaler.common.renewed_lock": "RenewedLock",
+    "scaler.extension.clients": (
+        "FoundClient find_client host_for_tasks is_inside_task lifetime_of serializer_of shared_client "
+        "surrounding_address surrounding_serializer with_memmaps_shared"
+    ),
+    "scaler.extension.clusters": "begin_local_cluster",
+    "scaler.extension.in_worker": "forget_run run_once task_root worker_slot_lent",
+    "scaler.extension.interrupts": "Uninterrupted abandon has_ended_program is_interrupt wait_in_steps",
+    "scaler.extension.prepared": "PreparedFunctions",
+    "scaler.extension.submitting": (
+        "capture_function durable_calls fail_future failed_call issue_warnings submit_call submit_map "
+        "with_warnings_kept"
+    ),
+    "scaler.extension.values": "SCALAR_TYPES fresh_function name_of pickled pickled_if_small",
+    "scaler.serialize.module_globals": "InSpace SpaceBegins begin_in_space",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
