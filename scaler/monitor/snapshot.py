@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, repeat
 
@@ -37,6 +37,19 @@ class Snapshot:
     view: ClusterView
     #: workers, a column for each figure: those of the first agent first
     workers: WorkerColumns
+    #: the scheduler's process, and the messages that it has sent and received
+    scheduler: SchedulerView = field(init=False)
+    #: how many rows are where, and how many ended how
+    rows: RowCounts = field(init=False)
+    #: a column for each figure; the last function may be "other", of client 0, and objects are the largest
+    agents: AgentColumns = field(init=False)
+    clients: ClientColumns = field(init=False)
+    functions: FunctionColumns = field(init=False)
+    objects: ObjectColumns = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("scheduler", "rows", "agents", "clients", "functions", "objects"):
+            object.__setattr__(self, name, getattr(self.view, name))
 
     def validate(self) -> None:
         """Raise `Malformed` unless each function that a worker runs has a name."""
@@ -44,36 +57,6 @@ class Snapshot:
         for count, names in zip(self.agents.worker_counts, self.agents.name_counts, strict=True):
             require(max(functions[at : at + count], default=0) <= names, "a worker runs a function without a name")
             at += count
-
-    @property
-    def scheduler(self) -> SchedulerView:
-        """The scheduler's process, and the messages that it has sent and received."""
-        return self.view.scheduler
-
-    @property
-    def rows(self) -> RowCounts:
-        """How many rows are where, and how many ended how."""
-        return self.view.rows
-
-    @property
-    def agents(self) -> AgentColumns:
-        """Agents, a column for each figure."""
-        return self.view.agents
-
-    @property
-    def clients(self) -> ClientColumns:
-        """Clients, a column for each figure."""
-        return self.view.clients
-
-    @property
-    def functions(self) -> FunctionColumns:
-        """Functions of clients, a column for each figure; the last may be "other", of client 0."""
-        return self.view.functions
-
-    @property
-    def objects(self) -> ObjectColumns:
-        """Objects: all together, and the largest a column for each figure."""
-        return self.view.objects
 
     @cached_property
     def sent(self) -> dict[str, int]:
