@@ -161,7 +161,7 @@ class SchedulerCore:
             ObjectRelease: self._object_release,
             ObjectRequest: self._object_request,
             StoreRequest: self._store_request,
-            Heartbeat: self._client_heartbeat,
+            Heartbeat: self._echo,
             ClientReturn: lambda client, message: None,  # it had nothing to come back with
             DisconnectRequest: self._client_leaves,
             ClientShutdown: self._client_shutdown,
@@ -188,7 +188,7 @@ class SchedulerCore:
             Query: self._query,
             Command: self._command,
             Watch: partial(watching.take_watch, state, out),
-            Heartbeat: self._monitor_heartbeat,
+            Heartbeat: self._echo,
             DisconnectRequest: lambda monitor, message: self._lost(monitor.number, "it said goodbye"),
         }
 
@@ -550,11 +550,8 @@ class SchedulerCore:
         for number, reason in returning.overdue(self.state, limits.client_timeout):
             self._lost(number, reason, is_told=True)
 
-    def _client_heartbeat(self, client: ClientRecord, message: Heartbeat) -> None:
-        self._out.send(client.number, HeartbeatEcho(message.clock, self.state.workers))
-
-    def _monitor_heartbeat(self, monitor: MonitorRecord, message: Heartbeat) -> None:
-        self._out.send(monitor.number, HeartbeatEcho(message.clock, self.state.workers))
+    def _echo(self, sender: ClientRecord | MonitorRecord, message: Heartbeat) -> None:
+        self._out.send(sender.number, HeartbeatEcho(message.clock, self.state.workers))
 
     # ---- what clients say ------------------------------------------------------------------------------------------
     def _task(self, client: ClientRecord, task: Task) -> list[Move]:

@@ -175,7 +175,8 @@ class JobsCore:
                 at_core.say(table, job, Heartbeat(now))
                 self._table.touched[job] = None
             self._give_up_left()
-            self._delete_old()
+            if self._terms.age is not None:
+                changing.delete_old(table, self._terms.wall + now, self._terms.age)
         if table.disk.room < SCARCE:
             self._reclaim()  # before more is written
         if table.disk.has_all and now >= self._next_write:
@@ -472,10 +473,6 @@ class JobsCore:
             for job in submitters.take_left(self._table, self._now, self._terms.patience):
                 at_core.leave(self._table, job)
                 self._give_up(job, submitters.LEFT)
-
-    def _delete_old(self) -> None:
-        if self._terms.age is not None:
-            changing.delete_old(self._table, self._terms.wall + self._now, self._terms.age)
 
     # ---- the disk --------------------------------------------------------------------------------------------------
     def _on_disk(self, event: ev.OnDisk) -> None:
