@@ -208,6 +208,8 @@ class Wish(IntEnum):
     DRAIN = 1
     #: nothing is left to do, and others have what it had: end
     END = 2
+    #: go on, but the scheduler ends in order: an agent whose own end was announced need not wait for it
+    FAREWELL = 3
 
 
 class WithdrawalKind(StrEnum):

@@ -231,7 +231,7 @@ struct Settled {            # what an agent need not be able to say again
   overClients @2 :Data;     # u32 of batches that are over, and with them all that was kept of their rows
   overBatches @3 :Data;     # u64
 }
-struct Drain { wish @0 :UInt8; }                                       # to agents: 0 stay, 1 drain, 2 nothing is left to do: end
+struct Drain { wish @0 :UInt8; }                                       # to agents: 0 stay, 1 drain, 2 nothing is left to do: end, 3 farewell
 struct ClientDeparture { client @0 :UInt32; stays @1 :Bool; }
 struct ShutdownResponse { accepted @0 :Bool; reason @1 :Text; }
 

@@ -17,12 +17,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from scaler.common.effects import Log
+from scaler.protocol import codes
 from scaler.protocol.acceptor import Acceptor, Lost, Outgoing, Received, TurnedAway
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import (
     Command,
     DisconnectRequest,
+    Drain,
     Hello,
     JobAnswer,
     JobQuestion,
@@ -255,6 +257,11 @@ class Composition:
         """Where and how a message goes that the shell has made for a peer, after a `Publish`; None if it is gone."""
         self.sent[type(message)] += 1
         return self._acceptor.send(number, message)
+
+    def say_farewell(self) -> list[Outgoing]:
+        """What tells agents that this scheduler ends in order."""
+        told = [self.send(number, Drain(codes.Wish.FAREWELL.value)) for number in self._acceptor.numbers_of(Role.AGENT)]
+        return [outgoing for outgoing in told if outgoing is not None]
 
     def replace(self, outgoing: Outgoing, message: Message) -> Outgoing:
         """What is to be sent in the place of a message that can't be."""

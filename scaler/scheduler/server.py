@@ -258,6 +258,9 @@ class Server:
 
     def close(self) -> None:
         """Remove and close what it has opened, as `run` does in the end. Blocks for a moment."""
+        if not self.has_stepped_down:
+            for outgoing in self._composition.say_farewell():
+                self._send(outgoing)
         self._standalone_store.stop()
         if self._missing is not None:
             self._missing.close()

@@ -134,6 +134,19 @@ def test_a_draining_host_that_has_nothing_ends_when_its_scheduler_is_gone(daemon
     assert "the time to drain is over" not in going.text
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_host_does_not_wait_long_for_others_to_take_what_it_has_if_all_are_told_to_end(daemons, is_first):
+    daemons.start_scheduler()
+    going = daemons.start_agent(1, "--drain-grace", "300")
+    client = daemons.client()
+    made = [client.submit(np.full, NUMBERS, number) for number in range(3)]
+    until(lambda: all(value.done() for value in made))
+    for each in (going, daemons.scheduler) if is_first else (daemons.scheduler, going):
+        each.signal(signal.SIGTERM)
+    assert going.ends(20) == 0
+    assert "its scheduler has ended, too: this host ends, with 0 rows that run, 0 that wait, and 3 values" in going.text
+
+
 def test_a_draining_host_finishes_what_it_runs_though_its_scheduler_is_gone_and_tells_the_next_one(daemons, tmp_path):
     begun, goes_on, log = tmp_path / "begun", tmp_path / "goes_on", tmp_path / "executions"
 

@@ -5,6 +5,7 @@ from simulator.scripted import FakeAgent
 
 from scaler.agent.core import events as ae
 from scaler.agent.core.leaving import may_be_missed
+from scaler.agent.state.departure import SUCCESSOR_PATIENCE
 from scaler.protocol.codes import Leaving, Wish
 from scaler.protocol.messages import (
     KEEP,
@@ -99,6 +100,34 @@ def test_a_host_whose_end_was_announced_does_not_stay_and_ends_in_time_whatever_
     fake.handle(ae.Tick())
     assert has_ended(fake)
     assert "rows that run" in fake.logged[-1]
+
+
+@pytest.mark.parametrize("notice_first", [True, False])
+def test_a_host_whose_end_is_announced_waits_a_moment_for_another_scheduler_if_its_own_ends(notice_first: bool) -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 2)
+    fake.makes(0)
+    happens = [lambda: fake.handle(ae.Leave(20.0)), lambda: fake.tell(Drain(Wish.FAREWELL))]
+    for each in happens if notice_first else happens[::-1]:
+        each()
+    assert not has_ended(fake)
+    assert fake.wake <= SUCCESSOR_PATIENCE
+    fake.now = SUCCESSOR_PATIENCE
+    fake.handle(ae.Tick())
+    assert has_ended(fake)
+    assert fake.logged[-1].startswith("its scheduler has ended, too: this host ends, with 1 rows that run")
+
+
+def test_a_host_whose_scheduler_ends_has_all_its_time_if_another_one_comes() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.tell(Drain(Wish.FAREWELL))
+    fake.now = 2 * SUCCESSOR_PATIENCE
+    fake.handle(ae.Tick())
+    assert not has_ended(fake), "its own end was not announced"
+    fake.handle(ae.Welcomed(False, 1.0, fake.core.state.number, True))
+    fake.handle(ae.Leave(20.0))
+    assert fake.core.state.departure.until == fake.now + 20.0
 
 
 def test_a_host_begins_to_drain_before_its_walltime_is_over() -> None:

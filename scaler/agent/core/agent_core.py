@@ -225,6 +225,7 @@ class AgentCore:
         state = self._state
         state.pulse.interval = event.heartbeat
         state.pulse.next = state.now
+        leaving.greet(state)
         state.number = event.number
         self.out.heed(min(self._limit, event.limit))
         if not event.resumed:

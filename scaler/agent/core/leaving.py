@@ -5,7 +5,8 @@ over. The scheduler says when nothing is left to do. Whoever was told by others 
 when its time is over, with what runs: such losses are no strike against rows, since the scheduler knew.
 
 With its scheduler gone it waits for the next one, which has to hear of all that is here; with nothing that anybody
-may want (`may_be_missed`) it need not. Whoever knows whether there is a connection decides that.
+may want (`may_be_missed`) it need not. Whoever knows whether there is a connection decides that. A scheduler that ends
+in order says so: then the whole cluster ends, most likely, and it waits for a moment only.
 
 A task that waits for other rows may wait for such as no other agent can run: while there is one, as many rows are kept
 as could run.
@@ -35,7 +36,7 @@ def take_notice(state: HostState, out: Outgoing, event: Leave) -> None:
 
 
 def take_drain(state: HostState, out: Outgoing, message: Drain) -> None:
-    """The scheduler says what somebody wants, or that nothing is left to do."""
+    """The scheduler says what somebody wants, or that nothing is left to do, or that it ends."""
     departure = state.departure
     if message.wish == Wish.DRAIN:
         _begin(state, out, Leaving.TOLD, math.inf)
@@ -44,6 +45,9 @@ def take_drain(state: HostState, out: Outgoing, message: Drain) -> None:
             departure.reason = Leaving.NOT
             out.log("INFO", "this host stays")
             state.pulse.hurry(state.now)
+    elif message.wish == Wish.FAREWELL:
+        departure.deserted = state.now
+        departure.reckon()
     elif departure.reason is not Leaving.NOT:
         out.log("INFO", "this host has nothing left to do, and ends")
         out.add(Stop())
@@ -52,7 +56,8 @@ def take_drain(state: HostState, out: Outgoing, message: Drain) -> None:
 def _begin(state: HostState, out: Outgoing, reason: Leaving, until: float) -> None:
     departure = state.departure
     was = departure.reason
-    departure.until = min(departure.until, until)
+    departure.granted = min(departure.granted, until)
+    departure.reckon()
     if was is not Leaving.NOT and reason is Leaving.TOLD:
         return
     departure.reason = reason
@@ -79,7 +84,9 @@ def attend(state: HostState, out: Outgoing) -> None:
         if not departure.is_over:
             departure.is_over = True
             level = "WARNING" if state.running or state.queued else "INFO"
-            out.log(level, f"the time to drain is over: this host ends, with {state.running} rows that run")
+            why = "the time to drain is over" if state.now >= departure.granted else "its scheduler has ended, too"
+            left = f"{state.running} rows that run, {state.queued} that wait, and {len(state.objects.index)} values"
+            out.log(level, f"{why}: this host ends, with {left}")
             out.add(Stop())
         return
     blocked = 0
@@ -95,6 +102,12 @@ def attend(state: HostState, out: Outgoing) -> None:
         response.add(*origin.key, lo, hi)
     if response:
         out.say(response)
+
+
+def greet(state: HostState) -> None:
+    """There is a scheduler."""
+    state.departure.deserted = math.inf
+    state.departure.reckon()
 
 
 def next_wake(state: HostState) -> float:

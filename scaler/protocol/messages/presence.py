@@ -40,7 +40,7 @@ class Heartbeat(Message):
 
 @record
 class Drain(Message):
-    """An agent is to go in order, or to stay; or nothing is left for it to do."""
+    """An agent is to go in order, or to stay; or nothing is left for it to do; or its scheduler ends."""
 
     #: `Wish`
     wish: int
