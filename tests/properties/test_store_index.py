@@ -134,7 +134,8 @@ class Accounts(RuleBasedStateMachine):
             by_place[one.place] += one.size
         assert {place: index.bytes_in(place) for place in PLACES} == by_place
         assert index.total == sum(by_place.values())
-        assert index.in_memory == index.total - by_place["disk"]
+        assert index.on_disk == by_place["disk"] + by_place["open"]
+        assert index.in_memory == index.total - index.on_disk
         for slot in range(3):
             live = {key for key, one in model.items() if one.slot == slot}
             assert set(index.live_in(slot)) == live
