@@ -2,7 +2,8 @@
 
 A client captures a function each time it is submitted and sends it only when the token is new. Three cases:
 
-* it travels by reference (a module-level function of an importable module, a builtin): known by its identity, for good;
+* it travels by reference (a module-level function of an importable module, a builtin): known by its identity, for good,
+  unless its module is loaded again;
 * a function or class that travels by value (`__main__`, a lambda, a closure): known by its identity as long as its
   code, its defaults, its closure and the globals it names are bound as they were and have in them what they had (see
   `watch`); so is a partial of any function, if its arguments are plain numbers, strings and bytes;
@@ -91,8 +92,10 @@ class _Known:
         self.size = captured.size
         #: what it takes along; nothing if it travels by reference
         self.watched = watched
-        #: of a function by value, checked without a detour, which would keep it; else None
-        self.code = function.__code__ if watched and type(function) is FunctionType else None
+        #: of a function by value, checked without a detour, which would keep it; of one by reference where IPython's
+        #: `autoreload` may put another one in its place; else None
+        is_checked = type(function) is FunctionType and (watched or "IPython" in sys.modules)
+        self.code = function.__code__ if is_checked else None
         #: such a one had some, which are watched
         self.has_attributes = bool(self.code and function.__dict__)
         self.defaults = function.__defaults__ if self.code else None

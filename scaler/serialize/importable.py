@@ -4,6 +4,9 @@ That a module is in `sys.modules` proves nothing: it may be `__main__`, or made 
 loaded from a file that is on no path. So a finder of `sys.meta_path` has to find it again, and find the same file.
 A positive answer is kept as long as `sys.modules` holds the same module object; negative ones are not kept, since
 `sys.path` may grow.
+
+A module of the user's own that was loaded again (`importlib.reload`, `%autoreload`) is not the one that workers have
+imported: what it defines travels by value from then on.
 """
 
 from __future__ import annotations
@@ -15,8 +18,11 @@ from types import ModuleType
 
 from cloudpickle import cloudpickle
 
-#: modules found once, by name
-_found: dict[str, ModuleType] = {}
+#: modules found once, and what they were loaded by, which is another one after `importlib.reload`; by name
+_found: dict[str, tuple[ModuleType, object]] = {}
+#: what is in the paths of modules that are nobody's own
+_INSTALLED = ("/site-packages/", "/dist-packages/", os.path.dirname(os.__file__) + os.sep)
+_NOWHERE = (None, None)
 #: names of those that the user wants to travel by value, as `cloudpickle` has them: to ask for a copy takes longer
 registered: set[str] = cloudpickle._PICKLE_BY_VALUE_MODULES
 
@@ -36,11 +42,21 @@ def can_be_imported(name: object) -> bool:
     module = sys.modules.get(name)
     if module is None:
         return False
-    if _found.get(name) is not module:
+    spec = getattr(module, "__spec__", None)
+    found, loaded_by = _found.get(name, _NOWHERE)
+    if found is not module:
         if name == "__main__" or not _can_be_found(name, module):
             return False
-        _found[name] = module
+    elif loaded_by is spec:
+        return True
+    elif isinstance(spec, ModuleSpec) and spec.has_location and not _is_installed(spec.origin or ""):
+        registered.add(name)
+    _found[name] = module, spec
     return True
+
+
+def _is_installed(path: str) -> bool:
+    return any(part in path for part in _INSTALLED)
 
 
 def _is_registered(name: str) -> bool:

@@ -1,15 +1,19 @@
 import collections
+import colorsys
 import enum
 import functools
 import gc
+import importlib
 import json
 import math
 import re
+import sys
 import threading
 import types
 import warnings
 import weakref
 
+import cloudpickle
 import pytest
 
 from scaler.errors import SerializationError
@@ -572,3 +576,55 @@ def test_a_function_is_recognised_that_names_what_cannot_come_along(cache):
     assert cache.capture(program["f"]) is before
     program["held"].rows = 5
     assert call(cache.capture(program["f"])).rows == 5
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    """A module of the user's own, and what has it say something else and loads it again."""
+    path = tmp_path / "own_module.py"
+
+    def write(rate):
+        path.write_text(f"RATE = {rate}\ndef f(x): return x * rate()\ndef rate(): return RATE\n")
+        importlib.invalidate_caches()
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # two versions may be of one second
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write(2)
+    module = importlib.import_module("own_module")
+
+    def rewrite(rate):
+        write(rate)
+        importlib.reload(module)
+
+    yield module, rewrite
+    cloudpickle.cloudpickle._PICKLE_BY_VALUE_MODULES.discard("own_module")
+    del sys.modules["own_module"]
+
+
+def test_what_is_of_a_module_that_was_loaded_again_travels_by_value(cache, own_module):
+    module, rewrite = own_module
+    before = cache.capture(module.f)
+    assert before.by_reference
+    for rate in (3, 4):
+        rewrite(rate)
+        after = cache.capture(module.f)
+        assert not after.by_reference
+        decoded = decode_function(after.payload)[0]
+        assert decoded(5) == 5 * rate
+        assert decoded is not module.f
+
+
+def test_a_module_that_is_installed_travels_by_reference_though_it_was_loaded_again(cache):
+    before = cache.capture(colorsys.rgb_to_hls)
+    importlib.reload(colorsys)
+    assert cache.capture(colorsys.rgb_to_hls) is before
+
+
+def test_a_function_into_which_autoreload_has_put_other_code_is_captured_anew(cache, own_module, monkeypatch):
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    module, rewrite = own_module
+    function = module.f
+    assert cache.capture(function) is cache.capture(function)
+    rewrite(3)
+    function.__code__ = module.f.__code__  # as IPython does for names that a notebook has imported
+    assert call(cache.capture(function), 5) == 15
