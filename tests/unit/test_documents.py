@@ -14,6 +14,7 @@ import pytest
 
 import scaler
 from scaler import errors
+from scaler.cli.main import SECTIONS
 from scaler.cli.main import command as scaler_command
 from scaler.cli.provision import read
 
@@ -133,6 +134,13 @@ def test_every_line_of_a_shell_is_one_that_the_programs_take(monkeypatch: pytest
         while isinstance(command, click.Group):
             command = command.commands[arguments.pop(0)]
         command.make_context(program, arguments)
+
+
+def test_the_help_of_all_programs_has_each_in_a_section() -> None:
+    text = scaler_command.get_help(click.Context(scaler_command, terminal_width=80))
+    assert re.findall(r"^(\w.*):$", text, re.MULTILINE) == ["Options", *SECTIONS]
+    listed = re.findall(r"^  ([a-z][a-z-]+) {2,}\S", text, re.MULTILINE)
+    assert sorted(listed) == sorted(scaler_command.commands)
 
 
 def test_every_file_for_a_provisioner_that_is_shown_can_be_read(tmp_path: Path) -> None:
