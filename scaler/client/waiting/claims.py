@@ -4,49 +4,80 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from enum import Enum, auto
 from typing import Any
 
 from scaler.client.core import events as ev
 from scaler.common.gate import Gate
 
 
-class Claim:
-    """A task's wait for one of its own tokens."""
+class Stage(Enum):
+    """How far a task has come with what it waits for.
 
-    def __init__(self) -> None:
+    FREE ──asks──► ASKED ──refused──► REFUSED ──► BLOCKED
+     │ ▲             │                   ▲
+     │ └───granted───┘                   │
+     └──claims don't pay, or it yields───┘
+    """
+
+    #: it may ask for rows
+    FREE = auto()
+    #: a question is under way
+    ASKED = auto()
+    #: its rows run elsewhere, or are left to others: nothing to do but wait
+    REFUSED = auto()
+    #: its worker's slot was given away, too
+    BLOCKED = auto()
+
+
+class Claim:
+    """A task's wait for one of its own tokens, and what it has done meanwhile."""
+
+    def __init__(self, token: Any) -> None:
+        self.token = token
+        self.stage = Stage.FREE
         #: opened when there is something to look at
         self.changed = Gate()
-        #: rows that are this task's to run
+        #: rows that are this task's to run: of the token, and short ones that came along
         self.granted: deque[ev.ClaimGranted] = deque()
-        #: a question is under way
-        self.is_asked = False
-        #: the rows run elsewhere: nothing to do but wait
-        self.is_refused = False
+        #: how often it has asked
+        self.questions = 0
+        #: rows that it has run, and the seconds that they took
+        self.rows, self.ran = 0, 0.0
+        #: it was told to leave all rows to others
+        self.yields = False
 
 
 class Claims:
-    """The open claims of one client. Tasks open and close them; the I/O thread brings the answers."""
+    """The open claims of one client. Tasks open and close them; who receives the answers brings them here."""
 
     def __init__(self) -> None:
-        #: those that are open, by the `id()` of their token
+        #: those that are open, by the `id()` of their token, innermost last
         self.by_token: dict[int, Claim] = {}
 
     def open(self, token: Any) -> Claim:
-        """Begin to wait for a token inside a task."""
-        claim = self.by_token[id(token)] = Claim()
+        """Begin to wait for a token inside a task; its rows are this claim's, if one around it has them."""
+        claim = Claim(token)
+        for outer in self.by_token.values():
+            if any(effect.token is token for effect in outer.granted):
+                claim.granted += [effect for effect in outer.granted if effect.token is token]
+                outer.granted = deque(effect for effect in outer.granted if effect.token is not token)
+        self.by_token[id(token)] = claim
         return claim
 
-    def close(self, token: Any) -> None:
+    def close(self, claim: Claim) -> None:
         """Stop waiting: no more is granted."""
-        self.by_token.pop(id(token), None)
+        self.by_token.pop(id(claim.token), None)
 
     def grant(self, effect: ev.ClaimGranted) -> bool:
-        """A row is a claim's to run; False if nobody waits any more."""
+        """A row is a claim's to run, of whatever token if nobody waits for its own; False if nobody waits any more."""
         claim = self.by_token.get(id(effect.token))
+        if claim is not None and claim.stage is Stage.ASKED:
+            claim.stage = Stage.FREE
+        claim = claim or next(reversed([*self.by_token.values()]), None)
         if claim is None:
             return False
         claim.granted.append(effect)
-        claim.is_asked = False
         claim.changed.open()
         return True
 
@@ -54,9 +85,8 @@ class Claims:
         """The rows of these tokens run elsewhere, or have ended."""
         for token in tokens:
             claim = self.by_token.get(id(token))
-            if claim is not None:
-                claim.is_refused = True
-                claim.is_asked = False
+            if claim is not None and claim.stage is not Stage.BLOCKED:
+                claim.stage = Stage.REFUSED
                 claim.changed.open()
 
     def notify(self) -> None:
