@@ -13,6 +13,7 @@ A row that takes n slots is one worker's alone, and n - 1 others are left withou
 line and fewer are free, those that become free are kept for it.
 """
 
+from collections.abc import Iterable
 from itertools import islice
 
 from scaler.agent.core import in_hand, spilling, staging, stealing
@@ -25,7 +26,7 @@ from scaler.agent.state.ready_rows import RowQueue
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import BUSY, IDLE, STARTING, Dispatch, WorkerRecord
 from scaler.common.spans import UNKNOWN_US
-from scaler.protocol.messages import FRESH, NESTINGS
+from scaler.protocol.messages import FRESH, NESTINGS, Frame
 from scaler.store.layout import Key
 from scaler.worker_protocol.messages import Need, Run
 
@@ -120,64 +121,110 @@ def _dispatch(
         if found is None:
             break
         queue, whose = found
-        head = queue.head
-        each = state.estimates.durations.get(head.function)
-        if first is None:
+        each = state.estimates.durations.get(queue.head.function)
+        if latest is None:
             left = min(limit, queue.rows if whose is not None else -(-queue.rows // sharers))
-        elif (
-            queue is not first
-            or (latest is not None and latest.goes_before(head))
-            or not in_hand.is_short(state, head, whose)
-            or each is None
-            or each > most_us
-        ):
+        elif queue is not first or not _goes_along(state, latest, queue.head, whose, each, most_us):
             break
-        if head.task.flags & FRESH and not worker.is_fresh:
-            if worker.state is IDLE and (whose is not None or _lacks_fresh(state, queue)):
-                wear_out(state, worker)
-            break
-        if each is None or head.is_alone:
-            rows = 1
-        else:
-            rows = max(1, min(int(most_us / each), left))
-        if head.function in state.estimates.sizes:
-            rows = _fitting(state, rows, state.estimates.sizes[head.function])
-            if not rows:
+        rows = _rows_at_once(state, worker, queue, whose, each, left, most_us)
+        given = _hand_over(state, out, worker, queue, whose, rows, each) if rows else None
+        if given is not None:
+            first, latest = queue, given.origin
+            left -= given.rows
+            if left <= 0 or given.is_alone or not in_hand.is_short(state, latest, whose):
                 break
-        if state.limits.tasks:
-            rows = min(rows, state.limits.tasks - worker.ended - worker.rows)
-        runs_for = state.estimates.running.get(head.function, each)
-        origin, lo, hi = queue.take(rows, runs_for)
-        charged = UNKNOWN_US if runs_for is None else runs_for
-        ready.note_taken(queue, origin, (hi - lo) * charged)
-        if whose is not None:
-            ready.settle(whose)
-        end, is_alone = hi, False
-        if origin.stored:
-            end = staging.usable(state, origin, lo, hi, worker.slot)
-            if end == lo:  # what it needs was moved to disk meanwhile, or is gone
-                staging.admit(state, out, origin, lo, hi, front=True)
-                if worker.state is not IDLE:  # the next row may be none that may follow another one
-                    break
-                continue
-        if state.suspects.count:
-            first_suspect = state.suspects.first(origin.key, lo, end)
-            is_alone = first_suspect == lo
-            end = lo + (worker.state is IDLE) if is_alone else first_suspect
-        if end < hi:
-            ready.put(origin, end, hi, whose, front=True)
-            hi = end
-        if hi == lo:  # a suspect, and the worker has other rows
+            most_us = min(most_us, SHORT_US) - (each or 0.0) * given.rows
+        elif not rows or worker.state is not IDLE:  # the next row may be none that may follow another one
             break
-        dispatch = _hand_over(state, out, worker, origin, lo, hi, each, is_alone)
-        dispatch.is_local = whose is not None
-        worker.charged = charged
-        first, latest = queue, origin
-        left -= hi - lo
-        if left <= 0 or is_alone or not in_hand.is_short(state, origin, whose):
-            break
-        most_us = min(most_us, SHORT_US) - (each or 0.0) * (hi - lo)
-    return first is not None
+    return latest is not None
+
+
+def _goes_along(
+    state: HostState, latest: RowRange, head: RowRange, whose: int | None, each: float | None, most_us: float
+) -> bool:
+    """The next rows are handed out together with the latest ones: equally urgent, short, and not too long in all."""
+    if each is None or each > most_us or latest.goes_before(head):
+        return False
+    return in_hand.is_short(state, head, whose)
+
+
+def _rows_at_once(
+    state: HostState,
+    worker: WorkerRecord,
+    queue: RowQueue,
+    whose: int | None,
+    each: float | None,
+    left: int,
+    most_us: float,
+) -> int:
+    """How many of the next rows go into one dispatch; 0: none for this worker now."""
+    head = queue.head
+    if head.task.flags & FRESH and not worker.is_fresh:
+        if worker.state is IDLE and (whose is not None or _lacks_fresh(state, queue)):
+            wear_out(state, worker)
+        return 0
+    rows = 1 if each is None or head.is_alone else max(1, min(int(most_us / each), left))
+    if head.function in state.estimates.sizes:
+        rows = _fitting(state, rows, state.estimates.sizes[head.function])
+    if state.limits.tasks:
+        rows = min(rows, state.limits.tasks - worker.ended - worker.rows)
+    return rows
+
+
+def _hand_over(
+    state: HostState,
+    out: Outgoing,
+    worker: WorkerRecord,
+    queue: RowQueue,
+    whose: int | None,
+    rows: int,
+    each: float | None,
+) -> Dispatch | None:
+    """Hand over so many rows of a queue, or as many of them as may begin here; None: none may."""
+    ready = state.ready
+    runs_for = state.estimates.running.get(queue.head.function, each)
+    origin, lo, hi = queue.take(rows, runs_for)
+    charged = UNKNOWN_US if runs_for is None else runs_for
+    ready.note_taken(queue, origin, (hi - lo) * charged)
+    if whose is not None:
+        ready.settle(whose)
+    is_alone = False
+    if origin.stored or state.suspects.count:
+        hi, is_alone = _beginning(state, out, worker, origin, lo, hi, whose)
+        if hi == lo:
+            return None
+    dispatch = dispatch_moves.open_dispatch(state, worker, origin, lo, hi, None if each is None else each * (hi - lo))
+    dispatch.is_alone, dispatch.is_local = is_alone, whose is not None
+    if origin.task.flags & FRESH or (state.limits.tasks and worker.ended + worker.rows >= state.limits.tasks):
+        wear_out(state, worker)
+    if worker.state is IDLE:
+        worker.note_heard(state.now)
+        worker.has_waited = worker.gives_back = False
+        worker.ran = 0.0
+        state.workers.nesting.pop(worker.slot, None)
+        worker_moves.move(state, worker, BUSY)
+    worker.charged = charged
+    out.add(ToWorker(worker.slot, _run_message(state, out, worker, dispatch)))
+    return dispatch
+
+
+def _beginning(
+    state: HostState, out: Outgoing, worker: WorkerRecord, origin: RowRange, lo: int, hi: int, whose: int | None
+) -> tuple[int, bool]:
+    """Where those of these rows end that may begin here, and whether it is a suspect; the others go back."""
+    end, is_alone = hi, False
+    if origin.stored:
+        end = staging.usable(state, origin, lo, hi, worker.slot)
+        if end == lo:  # what it needs was moved to disk meanwhile, or is gone
+            staging.admit(state, out, origin, lo, hi, front=True)
+            return lo, False
+    if state.suspects.count:
+        first = state.suspects.first(origin.key, lo, end)
+        is_alone = first == lo
+        end = lo + (worker.state is IDLE) if is_alone else first  # not if the worker has other rows
+    if end < hi:
+        state.ready.put(origin, end, hi, whose, front=True)
+    return end, is_alone
 
 
 def wear_out(state: HostState, worker: WorkerRecord) -> None:
@@ -214,35 +261,9 @@ def _fitting(state: HostState, rows: int, size: float) -> int:
     return max(1, min(rows, int(min(DISPATCH_BYTES, room / 2) / max(size, 1.0))))
 
 
-def _hand_over(
-    state: HostState,
-    out: Outgoing,
-    worker: WorkerRecord,
-    origin: RowRange,
-    lo: int,
-    hi: int,
-    each: float | None,
-    is_alone: bool,
-) -> Dispatch:
-    expected = None if each is None else each * (hi - lo)
-    dispatch = dispatch_moves.open_dispatch(state, worker, origin, lo, hi, expected)
-    dispatch.is_alone = is_alone
-    if origin.task.flags & FRESH or (state.limits.tasks and worker.ended + worker.rows >= state.limits.tasks):
-        wear_out(state, worker)
-    if worker.state is IDLE:
-        worker.note_heard(state.now)
-        worker.has_waited = worker.gives_back = False
-        worker.ran = 0.0
-        state.workers.nesting.pop(worker.slot, None)
-        worker_moves.move(state, worker, BUSY)
-    out.add(ToWorker(worker.slot, _run_message(state, out, worker, dispatch)))
-    return dispatch
-
-
 def _run_message(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch) -> Run:
     """What a worker is told to run; objects that it doesn't have go along and count as known from now on."""
     origin, ((lo, hi),) = dispatch.origin, dispatch.left
-    known, inline = worker.objects, state.objects.inline
     stale, worker.stale = worker.stale, []
     task, client = origin.task, origin.client
     function = client, task.function
@@ -262,15 +283,7 @@ def _run_message(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch
         a, b = lo - origin.lo, hi - origin.lo
         sizes = origin.sizes[a:b].tobytes()
         body = bytes(memoryview(origin.body)[origin.offsets[a] : origin.offsets[b]])
-    stored = origin.stored
-    try:
-        objects = [(key, inline[key]) for key in needed if key not in known and key[1] not in stored]
-    except KeyError as missing:
-        if state.strict:
-            raise
-        objects = [(key, inline[key]) for key in needed if key not in known and key in inline]
-        out.log("ERROR", f"a defect of the cluster: rows of {task.name} came without object {missing}: they fail")
-    known.update(needed)
+    objects = [] if worker.objects.issuperset(needed) else _objects_for(state, out, worker, origin, needed)
     claims_below = state.suspects.claims_below(origin.key, lo) if dispatch.is_alone else NESTINGS
     fields = (
         dispatch.number, client, task.batch, lo, hi, task.form, function, arguments, task.flags, task.priority,
@@ -279,3 +292,19 @@ def _run_message(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch
         task.root, task.nesting, claims_below,
     )  # fmt: skip
     return tuple.__new__(Run, fields)  # a call of the class costs five times as much
+
+
+def _objects_for(
+    state: HostState, out: Outgoing, worker: WorkerRecord, origin: RowRange, needed: Iterable[Key]
+) -> list[tuple[Key, Frame]]:
+    """Those of the objects that a worker does not have and that are in no store; it has them from now on."""
+    known, inline, stored = worker.objects, state.objects.inline, origin.stored
+    wanted = [key for key in needed if key not in known and key[1] not in stored]
+    known.update(needed)
+    lacking = [key for key in wanted if key not in inline]
+    if lacking:
+        if state.strict:
+            raise KeyError(lacking[0])
+        name = origin.task.name
+        out.log("ERROR", f"a defect of the cluster: rows of {name} came without object {lacking[0]}: they fail")
+    return [(key, inline[key]) for key in wanted if key in inline]
