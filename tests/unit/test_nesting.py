@@ -1,5 +1,6 @@
 """What a task does that waits for tasks of its own: what it asks for, runs, and leaves to others."""
 
+from collections import deque
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -206,3 +207,20 @@ def test_a_task_that_is_too_deep_asks_for_nothing(waiter: Waiter, depth: int, mo
     waiter.begun = {10}
     waiter.wait(*waiter.submit(10))
     assert len(waiter.questions) == (depth < nesting.MAX_DEPTH)
+
+
+def test_a_row_that_is_granted_while_the_wait_for_it_ends_is_not_forgotten() -> None:
+    claims, token = Claims(), Token()
+    claim = claims.open(token)
+
+    class Closing(deque[ev.ClaimGranted]):
+        """Another thread adds to it, and the wait ends just before."""
+
+        def append(self, effect: ev.ClaimGranted) -> None:
+            claims.close(claim)
+            super().append(effect)
+
+    claim.granted = Closing()
+    granted = ev.ClaimGranted(task(10, 1), 0, token, (), TEMPLATE)
+    assert not claims.grant(granted), "it is sent again"
+    assert not claim.granted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any
 
@@ -47,6 +47,14 @@ class Claim:
         #: it was told to leave all rows to others
         self.yields = False
 
+    def take(self, is_wanted: Callable[[Any], bool]) -> list[ev.ClaimGranted]:
+        """The granted rows whose tokens are wanted; they are not here any more. Others may be granted meanwhile."""
+        taken: list[ev.ClaimGranted] = []
+        for _ in range(len(self.granted)):
+            each = self.granted.popleft()
+            (taken if is_wanted(each.token) else self.granted).append(each)
+        return taken
+
 
 class Claims:
     """The open claims of one client. Tasks open and close them; who receives the answers brings them here."""
@@ -59,9 +67,7 @@ class Claims:
         """Begin to wait for a token inside a task; its rows are this claim's, if one around it has them."""
         claim = Claim(token)
         for outer in self.by_token.values():
-            if any(effect.token is token for effect in outer.granted):
-                claim.granted += [effect for effect in outer.granted if effect.token is token]
-                outer.granted = deque(effect for effect in outer.granted if effect.token is not token)
+            claim.granted += outer.take(lambda granted: granted is token)
         self.by_token[id(token)] = claim
         return claim
 
@@ -78,6 +84,8 @@ class Claims:
         if claim is None:
             return False
         claim.granted.append(effect)
+        if id(claim.token) not in self.by_token:  # closed since, and perhaps emptied before
+            return not claim.take(lambda token: token is effect.token)
         claim.changed.open()
         return True
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -160,10 +159,8 @@ class NestedWaits:
 
     def _leave_to_others(self, claim: Claim, besides: Any = None) -> None:
         """Have the cluster run what was granted, besides rows of this token."""
-        granted, claim.granted = claim.granted, deque(each for each in claim.granted if each.token is besides)
-        for each in granted:
-            if each.token is not besides:
-                self._claimed_rows.resubmit(each)
+        for each in claim.take(lambda token: token is not besides):
+            self._claimed_rows.resubmit(each)
 
     def _note_short_claims(self, claim: Claim, task: TaskContext) -> None:
         """It ends without having given its slot away."""
