@@ -68,11 +68,10 @@ class Reactor:
 
     def is_quick(self, effect: ev.Effect) -> bool:
         """Whether carrying it out takes little time, and calls nothing of the user's."""
-        if type(effect) is ev.ClaimGranted or type(effect) is ev.ClaimRefused:
-            return bool(self._claims.by_token)
-        if type(effect) is not ev.Resolve or len(effect.tokens) > FEW:
-            return False
-        return all(type(token) is Future and not token.has_callbacks for token in effect.tokens)
+        if type(effect) is ev.Resolve:
+            few = len(effect.tokens) <= FEW
+            return few and all(type(token) is Future and not token.has_callbacks for token in effect.tokens)
+        return type(effect) in (ev.ClaimGranted, ev.ClaimRefused) and bool(self._claims.by_token)
 
     def tidy(self) -> None:
         """Let go of what is not needed, and have an event loop hear of Ctrl-C; called about twice a second."""
