@@ -73,14 +73,19 @@ def _ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
 
 
 def reduced_method(method: MethodType) -> Any:
-    """A method with a private name, which is another one outside of its class; NotImplemented for all others."""
-    name, owner = method.__func__.__name__, method.__self__
-    if name.startswith("__") and not name.endswith("__"):
-        for kind in (owner if isinstance(owner, type) else type(owner)).__mro__:
-            inside = f"_{kind.__name__.lstrip('_')}{name}"
-            if inside in vars(kind) and getattr(owner, inside, None) == method:
-                return getattr, (owner, inside)
-    return NotImplemented
+    """A method that its object has not got by its function's name, as Python writes it; NotImplemented for others.
+
+    Those with a private name are one kind; others are lambdas, have a decorator without `functools.wraps`, or were
+    taken by `super()`.
+    """
+    function, owner = method.__func__, method.__self__
+    if getattr(owner, function.__name__, None) == method:
+        return NotImplemented
+    for kind in (owner if isinstance(owner, type) else type(owner)).__mro__:
+        for name, member in vars(kind).items():
+            if getattr(member, "__func__", member) is function and getattr(owner, name, None) == method:
+                return getattr, (owner, name)
+    return MethodType, (function, owner)
 
 
 def has_sentinels(kind: Any) -> bool:

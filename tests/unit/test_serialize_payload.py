@@ -738,6 +738,48 @@ def test_methods_with_private_names_are_found_by_what_they_are_called_outside_of
     assert [method() for method in payload.loads(pickled)] == ["base", "_Derived", "derived"]
 
 
+def _unnamed(function):
+    def wrapper(self):
+        return function(self), "wrapped"
+
+    return wrapper
+
+
+class _Named(_Derived):
+    of_lambda = lambda self: "lambda"  # noqa: E731
+
+    @_unnamed
+    def decorated(self):
+        return "decorated"
+
+    @classmethod
+    @_unnamed
+    def of_class(cls):
+        return cls.__name__
+
+    def methods(self):
+        return "not those of the base class"
+
+    def inherited(self):
+        return super().methods
+
+
+def _bound_by_hand(instance):
+    return type(instance).__name__
+
+
+def test_methods_that_have_another_name_than_their_functions_are_the_same_ones():
+    instance = _Named()
+    methods = [instance.of_lambda, instance.decorated, _Named.of_class, types.MethodType(_bound_by_hand, instance)]
+    back = payload.loads(payload.dumps(methods))
+    assert [method() for method in back] == ["lambda", ("decorated", "wrapped"), ("_Named", "wrapped"), "_Named"]
+
+
+def test_a_method_taken_by_super_is_not_the_one_that_overrides_it():
+    method = payload.loads(payload.dumps(_Named().inherited()))
+    assert [who() for who in method()] == ["base", "_Named", "derived"]
+
+
 def test_a_large_array_is_not_blown_up():
     numpy = pytest.importorskip("numpy")
     array = numpy.arange(100_000)
