@@ -876,6 +876,17 @@ def test_what_was_found_for_rows_is_let_go_after_they_have_gone() -> None:
     assert validate(fake.core.state) == []
 
 
+def test_what_was_found_for_rows_is_bounded_until_it_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "MOST_MATCHING", 10)
+    fake = FakeScheduler(8)
+    client = fake.client()
+    for n in range(50):
+        fake.say(client, task(1_000 + n, 1, capabilities=(f"disk-{n}",)))
+        fake.cancel(client, (1_000 + n, 0, 1))
+        assert len(fake.core.state.matching) <= 10
+    assert validate(fake.core.state) == []
+
+
 def test_kinds_of_rows_of_a_function_that_are_gone_are_not_told_apart_for_ever() -> None:
     fake = FakeScheduler(1)
     client = fake.client()

@@ -40,7 +40,7 @@ class Message(Part):
     @property
     def weight(self) -> int:
         """About how many bytes of memory it takes while it waits to be sent, acknowledged or dealt with."""
-        return MESSAGE_BYTES + _long_fields(self)
+        return MESSAGE_BYTES if _LONG.get(type(self)) == () else MESSAGE_BYTES + _long_fields(self)
 
 
 #: fields of each class that may be long: columns, frames, texts, and other parts that have such

@@ -89,9 +89,8 @@ class Task(Message):
 
     @property
     def weight(self) -> int:
-        # most columns have a number for each row, or need
-        needs = len(self.dependencies)
-        return MESSAGE_BYTES + sum(map(len, self.bodies)) + 4 * len(self.sizes) + 12 * needs + 8 * len(self.stored)
+        # of its columns those that have a number for each row, or need
+        return MESSAGE_BYTES + sum(map(len, self.bodies)) + 4 * len(self.sizes) + 12 * len(self.dependencies)
 
     def share_of(self, client: int) -> int:
         """Whose these rows of a client are, among those that share workers: a root, or the client if there is none."""

@@ -39,6 +39,8 @@ PREFETCH_US = 100_000
 TURN_US = 20_000
 #: roots of which an agent has rows, and it still gets some of others beyond its window
 MOST_SHARES = 64
+#: demands of rows for which it is kept which agents meet them
+MOST_MATCHING = 1_000
 #: rows that an agent may have outstanding, whatever they take
 MAX_WINDOW = 40_000
 #: what a row is taken to last while nothing is known, microseconds
@@ -232,12 +234,14 @@ def _groups_for(state: ClusterState, demand: Demand) -> list[AgentGroup]:
         groups = [group for group in state.groups.values() if needed <= group.capabilities]
         if slots > 1:
             groups = [wider for group in groups if (wider := group.wider_for(slots)) is not None]
+        if len(state.matching) >= MOST_MATCHING:  # a client may ask for something else each time
+            state.matching.clear()
         state.matching[demand] = groups
     return groups
 
 
 def forget_unasked(state: ClusterState) -> None:
-    """Let go of what was found for rows that are gone: a client may ask for something else each time."""
+    """Let go of what was found for rows that are gone."""
     asked = {key[1] for key, queue in state.queues.items() if queue.rows}
     state.matching = {demand: groups for demand, groups in state.matching.items() if demand in asked}
     slots = {demand[1] for demand in asked}.union(*[agent.load.wide for agent in state.agents.values()])
