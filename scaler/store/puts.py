@@ -66,6 +66,10 @@ class Puts:
     def __len__(self) -> int:
         return len(self._puts)
 
+    def is_of(self, number: int) -> bool:
+        """A peer puts something."""
+        return number in self._of
+
     def begin(self, number: int, note: Note, now: float) -> None:
         """A peer wants to put an object. Raises `ProtocolError`."""
         key = note.key

@@ -44,6 +44,9 @@ _LONGEST_ADDRESS = 255
 _MOST_OPEN = 64
 #: seconds for which a file stays open after it was read, and somebody waits for an object to be made ready
 _KEEP_OPEN, _HOLD = 1.0, 30.0
+#: seconds of silence from which on a peer may go that asks for nothing, to make room; connections of a host of which no
+#: busy one goes
+_IDLE, _MOST_BUSY = 1.0, 16
 #: seconds between words to those who wait
 _CONSOLE = 1.0
 
@@ -197,18 +200,23 @@ class Serving:
         if note.number > peer.before:
             raise ProtocolError(f"a store has {note.number} answers of {peer.before}")
 
-    def most_idle(self) -> int | None:
-        """Who may go so that others can come: of the host that has most peers, the one that was silent for longest.
+    def most_idle(self, now: float) -> int | None:
+        """Who may go so that others can come: of the host that most peers are of, the one that was silent for longest.
 
-        One that waits for an answer only if all of that host do.
+        One that is busy goes only if its host has more connections than honest ones need; None if nobody may go.
         """
         peers = Counter(asking.host for asking in self._asking.values())
 
         def price(number: int) -> tuple[int, bool, float]:
             asking = self._asking[number]
-            return -peers[asking.host], asking.reads > asking.answered, asking.heard
+            is_busy = asking.reads > asking.answered or asking.unread > 0 or self._puts.is_of(number)
+            return -peers[asking.host], is_busy or now - asking.heard < _IDLE, asking.heard
 
-        return min(self._asking, key=price, default=None)
+        number = min(self._asking, key=price, default=None)
+        if number is None:
+            return None
+        most, is_busy, _ = price(number)
+        return None if is_busy and -most <= _MOST_BUSY else number
 
     def gone(self, number: int) -> None:
         """A peer is gone."""

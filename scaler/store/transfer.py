@@ -109,6 +109,8 @@ class Transfer:
         self._links: dict[str, _Link] = {}
         #: address of each link by its descriptor
         self._fds: dict[int, str] = {}
+        #: hardly any more connections fit in
+        self._is_crowded = False
         #: when it was looked last what is under way, seconds
         self._looked = 0.0
         #: things for the thread to do; guarded by `_lock`, as are the two below
@@ -212,7 +214,7 @@ class Transfer:
         self._poller.close()
 
     def _turn(self) -> None:
-        busy = not (self._fetching.is_idle and self._serving.is_idle)
+        busy = self._is_crowded or not (self._fetching.is_idle and self._serving.is_idle)
         ready = [fd for fd, _ in self._poller.poll(0 if self._commands else _BUSY if busy else _QUIET)]
         if self._wake_reader in ready:
             with self._lock:
@@ -240,8 +242,9 @@ class Transfer:
     def _make_room(self, now: float) -> None:
         """Part with peers while hardly any more fit in: one that is honest comes back when it wants something."""
         state = self._listener.state
+        self._is_crowded = not state.has_room(now, _SPARE)
         for _ in range(_SPARE):  # they may need a moment to go
-            if state.has_room(now, _SPARE) or (number := self._serving.most_idle()) is None:
+            if state.has_room(now, _SPARE) or (number := self._serving.most_idle(now)) is None:
                 return
             state.notices.warn("closed an idle connection between stores: others need the descriptors")
             self._listener.disconnect(number)

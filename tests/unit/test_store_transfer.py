@@ -509,6 +509,7 @@ def test_nonsense_ends_a_connection_and_nothing_else(host: Callable[..., Host]) 
 def test_who_holds_all_connections_and_asks_nothing_makes_room(
     host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch, shortcut: bool
 ) -> None:
+    monkeypatch.setattr(serving_module, "_IDLE", 0.05)
     monkeypatch.setattr(ListenerState, "has_room", lambda self, now, more=1: self.connections + more <= 12)
     there = host(shortcut=shortcut)
     content, _ = put(there, 5000)
@@ -690,14 +691,18 @@ def test_few_half_puts_are_kept_for_peers_that_are_gone_and_not_for_long(peers: 
 
 def test_who_may_go_is_idle_and_of_the_host_that_most_peers_are_of(peers: Peers) -> None:
     serving = peers.serving
-    serving._host_of = lambda number: "many" if number < 14 else "one"
+    serving._host_of = lambda number: "one" if number == 14 else "many"
     for at, number in enumerate((10, 14, 11, 12, 13)):
         serving.said(number, pack(Note(Kind.HELLO, offset=VERSION)), float(at))
     serving.said(10, pack(Note(Kind.READ, KEY)), 9.0)
-    assert serving.most_idle() == 11
+    assert serving.most_idle(9.0) == 11
     for number in (10, 11, 12, 13):
         serving.gone(number)
-    assert serving.most_idle() == 14
+    assert serving.most_idle(9.0) == 14
+    assert serving.most_idle(1.5) is None, "it has just said something"
+    for number in range(15, 32):
+        serving.said(number, pack(Note(Kind.HELLO, offset=VERSION)), 9.0)
+    assert serving.most_idle(9.0) == 15, "that host has many"
 
 
 def test_an_address_is_short(peers: Peers) -> None:
