@@ -25,7 +25,7 @@ from scaler.common.process_limits import lack_of_descriptors
 from scaler.common.unexpected_end import tell_end
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, AddressInUse, ObjectTooLarge, ProtocolError, ScalerError
-from scaler.protocol.acceptor import UNREAD_OF_ALL, Acceptor, Outgoing, Terms, TurnedAway
+from scaler.protocol.acceptor import UNREAD_BYTES, UNREAD_OF_ALL, Acceptor, Outgoing, Terms, TurnedAway
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import epoch_of, first_number, new_number
@@ -72,8 +72,9 @@ REOPEN_SECONDS = 10.0
 FEWEST_CONNECTIONS = 2
 #: descriptors that it opens when it serves, beside those
 OWN_DESCRIPTORS = 6
-#: what all clients and monitors leave unread may take this part of the memory that the scheduler may use
-UNREAD_PART = 8
+#: what all clients and monitors leave unread may take this part of the memory that the scheduler may use, but at least
+#: so many bytes: the rows of one that is slow wait before it is given up
+UNREAD_PART, LEAST_UNREAD = 8, 2 * UNREAD_BYTES
 #: characters of a line of the log that a stranger may fill
 _LONGEST_WORDS = 300
 
@@ -130,7 +131,7 @@ class Server:
         self._core = SchedulerCore(limits)
         self._succession = succession
         epoch = epoch_of(0, new_number()) if succession is None else succession.epoch
-        self._unread_of_all = min(UNREAD_OF_ALL, memory // UNREAD_PART)
+        self._unread_of_all = max(LEAST_UNREAD, min(UNREAD_OF_ALL, memory // UNREAD_PART))
         terms = Terms(
             epoch, PROTOCOL_VERSION, config.protected,
             config.heartbeat_interval, config.client_timeout, config.agent_timeout, config.max_message_bytes,
