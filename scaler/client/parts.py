@@ -135,11 +135,10 @@ def connect(
     reactor = Reactor(resolver, values.provider, claims, claimed_rows, task_warnings, values.reply, values.background)
     values.io_thread.start(reactor)
 
-    is_inside = context.surroundings() is not None
-    watcher = Watcher(driver, wire.line, wire.poller, reactor, is_inside)
-    nested_waits = NestedWaits(driver, liveness, claims, claimed_rows, resolver, values.io_thread, watcher)
+    nested_waits = NestedWaits(driver, liveness, codec, claims, claimed_rows, resolver, values.io_thread)
+    watcher = Watcher(driver, wire.line, wire.poller, resolver)
     owner = ClientOwner(address, driver, liveness, codec, cancellations, nested_waits, watcher)
-    root = context.root if is_inside else None
+    root = context.root if context.surroundings() is not None else None
     templates = Templates(driver, liveness, arguments, serializer, root)
     submission = Submission(driver, liveness, owner, arguments, serializer)
     new_job = partial(MapJob, driver=driver, codec=codec, stored_results=stored_results, nested_waits=nested_waits)

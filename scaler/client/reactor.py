@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, TextIO
 
 from scaler.client.core import events as ev
-from scaler.client.future import Future
 from scaler.client.io.reply import Reply
 from scaler.client.task_warnings import TaskWarnings
 from scaler.client.values.claimed_rows import ClaimedRows
@@ -19,9 +18,6 @@ from scaler.client.waiting.event_loops import wake_event_loop
 from scaler.client.waiting.resolving import Resolver
 from scaler.common.callback_thread import CallbackThread
 from scaler.protocol.messages import STDOUT, WARNINGS
-
-#: results that a thread unpickles which waits for one of them
-FEW = 16
 
 
 class Reactor:
@@ -65,13 +61,6 @@ class Reactor:
                 resolve(effect.tokens, effect.span, effect.task)
             else:
                 self._handlers[type(effect)](effect)
-
-    def is_quick(self, effect: ev.Effect) -> bool:
-        """Whether carrying it out takes little time, and calls nothing of the user's."""
-        if type(effect) is ev.Resolve:
-            few = len(effect.tokens) <= FEW
-            return few and all(type(token) is Future and not token.has_callbacks for token in effect.tokens)
-        return type(effect) in (ev.ClaimGranted, ev.ClaimRefused) and bool(self._claims.by_token)
 
     def tidy(self) -> None:
         """Let go of what is not needed, and have an event loop hear of Ctrl-C; called about twice a second."""

@@ -32,6 +32,8 @@ class TaskContext:
     name: str
     #: tasks made inside inherit it
     priority: int = 0
+    #: how many tasks around this one wait in the same thread; 0 for a row the agent handed out
+    depth: int = 0
     #: the client wants to see what is printed
     stream: bool = False
     #: its client's, if that has one of the user's: clients made inside inherit it
@@ -177,11 +179,6 @@ def innermost() -> TaskContext | None:
     return inline[-1] if inline else worker.task()
 
 
-def depth() -> int:
-    """Return how many tasks wait in the main thread around the innermost one; 0 for a row that the agent handed out."""
-    return len(_worker.inline) if _worker is not None else 0
-
-
 def root() -> int:
     """Return the root of what any thread of this process submits: that of the task which the main thread runs.
 
@@ -280,12 +277,12 @@ def entered(task: TaskContext) -> Iterator[None]:
         yield
         return
     inline = worker.inline
-    depth = len(inline)
-    inline.append(task)
+    depth = len(inline) + 1
+    inline.append(dataclasses.replace(task, depth=depth))
     worker.note_claimed(task.nesting + 1)
     try:
         yield
     finally:
-        del inline[depth:]
+        del inline[depth - 1 :]
         if worker is _worker:  # else this is a process that the row has forked
             worker.note_claimed(inline[-1].nesting + 1 if inline else 0)

@@ -6,28 +6,30 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol.codes import ERROR, VALUES_EACH
-from scaler.serialize import class_states, module_globals
+from scaler.serialize.call import AnySerializer
 from scaler.serialize.record import exception_record
 from scaler.worker import context
 from scaler.worker.context import TaskContext
 from scaler.worker.inputs import failure_of
 from scaler.worker.result_writer import in_message
 
-#: positional arguments, keyword arguments, function
-Call = tuple[tuple[Any, ...], dict[str, Any], Callable[..., Any]]
 
-
-def run_inline(task: TaskContext, load: Callable[[], Call]) -> tuple[int, bytes]:
+def run_inline(
+    task: TaskContext,
+    function: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    serializer: AnySerializer | None = None,
+) -> tuple[int, bytes]:
     """Run one row inside the calling thread, for a task that waits for it; return (outcome, payload).
 
-    `load` returns what to call: clients among the arguments ask which task they are in. The outcome is VALUES_EACH with
-    the pickled value, or ERROR with the error record. Meanwhile `context.current()` is `task`. Raises nothing that
-    the function raises; blocks as long as it runs.
+    The outcome is VALUES_EACH with the pickled value, or ERROR with the error record. For a graph row the function is
+    `entry.run` and the only argument its list of values. Meanwhile `context.current()` is `task`, one level deeper.
+    Raises nothing, whatever the function raises; blocks as long as it runs.
     """
-    with class_states.here.inside(), module_globals.inside(), context.entered(task):
+    with context.entered(task):
         try:
-            args, kwargs, function = load()
-            return VALUES_EACH, in_message(task.name, task.serializer)(function(*args, **kwargs))
+            return VALUES_EACH, in_message(task.name, serializer)(function(*args, **(kwargs or {})))
         except BaseException as error:
             failed = failure_of(error, task.name)
             if failed is not None:

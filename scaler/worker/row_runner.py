@@ -205,7 +205,7 @@ class RowRunner:
         stream, serializer = bool(run.flags & STREAM), assignment.serializer
         row_id, name, priority = run.batch + row, run.name, run.priority
         return TaskContext(
-            run.client, row_id, name, priority, stream, serializer, run.root, run.nesting, run.claims_below
+            run.client, row_id, name, priority, 0, stream, serializer, run.root, run.nesting, run.claims_below
         )
 
     def root(self) -> int:

@@ -384,7 +384,7 @@ def test_a_row_that_a_worker_may_keep_for_others_is_not_taken_for_one_that_runs(
     assert fake.control == [(0, wm.Recall(wanted, 0, last=fake.runs[0][0].dispatch))]
     (run,) = fake.runs[0]
     fake.worker(0, wm.Returned(kept, [wm.ReturnedSpan(run.dispatch, C, 10, 1, 3)], None))
-    assert ends(fake) == [(10, 1, 3, CANCELLED)]
+    assert ends(fake) == [(10, 2, 3, CANCELLED), (10, 1, 2, CANCELLED)]
     assert fake.heard(TaskRunning) == []
     fake.worker(0, wm.Returned(wanted, [wm.ReturnedSpan(run.dispatch, C, 10, 0, 1)], None))
     assert ends(fake) == [(10, 0, 1, CANCELLED)]

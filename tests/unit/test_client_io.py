@@ -520,20 +520,6 @@ def test_only_one_thread_watches_and_only_for_a_lone_row(start):
 
 
 @pytest.mark.skipif(not IS_POSSIBLE, reason="needs epoll")
-def test_an_answer_that_is_due_is_received_by_who_waits_for_it_whatever_is_under_way(start):
-    connection = FakeConnection(welcome())
-    session = start(connection)
-    session.submit(10)
-    session.submit(11)
-    timer = threading.Timer(0.05, connection.say, [ended(10)])
-    timer.start()
-    session.watcher.watch_for_answer(lambda: ev.Resolve in session.reactor.kinds, 20)
-    timer.join()
-    assert session.reactor.effects[-1][1] is threading.current_thread()
-    assert not session.poller.is_borrowed
-
-
-@pytest.mark.skipif(not IS_POSSIBLE, reason="needs epoll")
 def test_a_connection_that_was_borrowed_by_who_was_interrupted_is_given_back(start):
     connection = FakeConnection(welcome())
     session = start(connection)

@@ -378,23 +378,23 @@ def test_an_inline_row_runs_as_its_own_task(agent: Agent) -> None:
     seen: list[Any] = []
 
     def look(fail: bool) -> int:
-        seen.append((context.current(), context.depth()))
+        seen.append(context.current())
         if fail:
             raise SystemExit(3)
         return 5
 
     def outer(_: int) -> None:
-        outcome, body = inline.run_inline(inner, lambda: ((False,), {}, look))
+        outcome, body = inline.run_inline(inner, look, (False,))
         seen.append((outcome, pickle.loads(body)))
-        outcome, body = inline.run_inline(inner, lambda: ((), {"fail": True}, look))
+        outcome, body = inline.run_inline(inner, look, kwargs={"fail": True})
         seen.append((outcome, type(decode_error(body, "x"))))
-        seen.append((context.current(), context.depth()))
+        seen.append(context.current())
 
     agent.runner._inputs._functions[FUNCTION] = (outer, None)
     agent.hand_out(1, b"", range(1), arguments=[(0,)])
     agent.run()
-    around = TaskContext(CLIENT, BATCH, "mod.fn")
-    assert seen == [(inner, 1), (VALUES_EACH, 5), (inner, 1), (ERROR, SystemExit), (around, 0)]
+    deeper = TaskContext(CLIENT, 77, "inner", 0, 1)
+    assert seen == [deeper, (VALUES_EACH, 5), deeper, (ERROR, SystemExit), TaskContext(CLIENT, BATCH, "mod.fn")]
 
 
 def test_the_page_says_how_deep_the_row_is_that_runs_inside_the_wait_of_another_one(agent: Agent) -> None:
@@ -403,12 +403,12 @@ def test_the_page_says_how_deep_the_row_is_that_runs_inside_the_wait_of_another_
     def look(deeper: bool) -> None:
         seen.append(agent.page[CLAIMED_CELL])
         if deeper:
-            inline.run_inline(TaskContext(CLIENT, 78, "inner", nesting=5), lambda: ((False,), {}, look))
+            inline.run_inline(TaskContext(CLIENT, 78, "inner", nesting=5), look, (False,))
             seen.append(agent.page[CLAIMED_CELL])
 
     def outer(_: int) -> None:
         look(False)
-        inline.run_inline(TaskContext(CLIENT, 77, "inner", nesting=4), lambda: ((True,), {}, look))
+        inline.run_inline(TaskContext(CLIENT, 77, "inner", nesting=4), look, (True,))
         look(False)
 
     agent.runner._inputs._functions[FUNCTION] = (outer, None)

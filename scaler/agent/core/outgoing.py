@@ -2,7 +2,6 @@
 
 from scaler.agent.core.events import Effect, Log, ToScheduler, ToWorker
 from scaler.agent.state.unsettled import UnsettledResults
-from scaler.protocol.codes import MOST_SPANS
 from scaler.protocol.messages import (
     PLACE,
     STORED_OBJECT,
@@ -11,8 +10,6 @@ from scaler.protocol.messages import (
     ObjectGone,
     ObjectMissing,
     ObjectResponse,
-    Spans,
-    TaskClaimResponse,
 )
 from scaler.protocol.results import FULL, ResultBuilder, SpanResult, parts_within
 from scaler.store.layout import Key
@@ -80,20 +77,6 @@ class Outgoing:
         if builder is None:
             builder = self._results[client] = ResultBuilder(client)
         builder.add_cancelled(batch, spans)
-
-    def grant_claim(self, client: int, batch: int, lo: int, hi: int) -> None:
-        """Rows that a task has claimed are its own to run."""
-        self._claim_response().granted.add(client, batch, lo, hi)
-
-    def refuse_claim(self, client: int, batch: int, lo: int, hi: int) -> None:
-        """They are not: they have begun, or are not here."""
-        self._claim_response().refused.add(client, batch, lo, hi)
-
-    def _claim_response(self) -> TaskClaimResponse:
-        message = self._open
-        if not isinstance(message, TaskClaimResponse) or len(message.granted.batches) >= MOST_SPANS:
-            self._reopen(message := TaskClaimResponse(Spans(), Spans()))
-        return message
 
     def drop_results(self, client: int | None = None) -> None:
         """Nobody wants to hear how rows ended: those of a client, or all."""

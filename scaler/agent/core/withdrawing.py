@@ -8,7 +8,6 @@ from outside.
 """
 
 import math
-from itertools import groupby
 
 from scaler.agent.core import staging, worker_commands
 from scaler.agent.core.events import LookAt, Looked
@@ -17,7 +16,7 @@ from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import IDLE, SILENT, Dispatch, KillKind, WorkerRecord
 from scaler.protocol.codes import WithdrawalKind
-from scaler.protocol.messages import BalanceRequest, BalanceResponse, Spans, TaskRunning
+from scaler.protocol.messages import BalanceRequest, BalanceResponse, Spans, TaskClaimResponse, TaskRunning
 from scaler.store.layout import Key
 
 #: seconds for which a worker's answer is waited for before it is looked at from outside
@@ -26,6 +25,7 @@ FORCE_PATIENCE = 0.1
 
 def withdraw(state: HostState, out: Outgoing, spans: Spans, what: WithdrawalKind) -> None:
     """Take these rows back; those that are claimed and not here are refused."""
+    gone = Spans()
     #: all dispatches, by the batch that they are of
     dispatched: dict[Key, list[tuple[WorkerRecord, Dispatch]]] = {}
     for worker in state.workers.records.values():
@@ -43,9 +43,11 @@ def withdraw(state: HostState, out: Outgoing, spans: Spans, what: WithdrawalKind
                 rows = range(max(a, lo), min(b, hi))
                 found += len(rows)
                 for row in _withdraw_from(state, out, worker, client, batch, rows, what):
-                    out.refuse_claim(client, batch, row, row + 1)
+                    gone.add(client, batch, row, row + 1)
         if found < hi - lo and what is WithdrawalKind.CLAIM:
-            out.refuse_claim(client, batch, lo, hi)
+            gone.add(client, batch, lo, hi)
+    if gone:
+        out.say(TaskClaimResponse(Spans(), gone))
 
 
 def _withdraw_from(
@@ -100,8 +102,11 @@ def _tell_withdrawn(out: Outgoing, what: WithdrawalKind, client: int, batch: int
     if what is not WithdrawalKind.CLAIM:
         out.cancelled(client, batch, spans)
         return
+    granted = Spans()
     for lo, hi in spans:
-        out.grant_claim(client, batch, lo, hi)
+        granted.add(client, batch, lo, hi)
+    for part in granted.parts():
+        out.say(TaskClaimResponse(part, Spans()))
 
 
 # ---- what becomes of rows that workers have --------------------------------------------------------------------------
@@ -114,12 +119,12 @@ def take_returned(state: HostState, out: Outgoing, origin: RowRange, lo: int, hi
         staging.admit(state, out, origin, lo, hi, front=True)
         return
     client, batch = origin.key
-    for what, run in groupby(range(hi - 1, lo - 1, -1), lambda row: withdrawing.pop((client, batch, row), None)):
-        rows = [*run]
+    for row in range(hi - 1, lo - 1, -1):
+        what = withdrawing.pop((client, batch, row), None)
         if what is None:
-            staging.admit(state, out, origin, rows[-1], rows[0] + 1, front=True)
+            staging.admit(state, out, origin, row, row + 1, front=True)
         else:
-            _tell_withdrawn(out, what, client, batch, [(rows[-1], rows[0] + 1)])
+            _tell_withdrawn(out, what, client, batch, [(row, row + 1)])
 
 
 def take_ended(state: HostState, out: Outgoing, client: int, batch: int, lo: int, hi: int) -> None:
@@ -127,7 +132,9 @@ def take_ended(state: HostState, out: Outgoing, client: int, batch: int, lo: int
     withdrawing = state.withdrawals.withdrawing
     for row in range(lo, hi):
         if withdrawing.pop((client, batch, row), None) is WithdrawalKind.CLAIM:
-            out.refuse_claim(client, batch, row, row + 1)
+            refused = Spans()
+            refused.add(client, batch, row, row + 1)
+            out.say(TaskClaimResponse(Spans(), refused))
 
 
 def refuse_running(state: HostState, out: Outgoing, worker: WorkerRecord, begun: int) -> None:
@@ -139,6 +146,7 @@ def refuse_running(state: HostState, out: Outgoing, worker: WorkerRecord, begun:
     if not withdrawing:
         return
     running = TaskRunning()
+    refused = Spans()
     for number, dispatch in worker.dispatches.items():
         client, batch = dispatch.origin.key
         if number > begun:
@@ -152,10 +160,11 @@ def refuse_running(state: HostState, out: Outgoing, worker: WorkerRecord, begun:
                     worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
                 elif what is not None:
                     del withdrawing[client, batch, row]
-                    tell = out.refuse_claim if what is WithdrawalKind.CLAIM else running.add
-                    tell(client, batch, row, row + 1)
+                    (refused if what is WithdrawalKind.CLAIM else running).add(client, batch, row, row + 1)
     if running:
         out.say(running)
+    if refused:
+        out.say(TaskClaimResponse(Spans(), refused))
 
 
 def end_unwanted(state: HostState, out: Outgoing, worker: WorkerRecord, begun: int) -> None:

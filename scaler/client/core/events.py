@@ -117,11 +117,8 @@ class Claim:
     """The caller waits for this token inside a task: offer to run its rows here, half of them if there are many."""
 
     token: Any
-    #: so many of them at most; 0: never mind
+    #: so many at most; 0: never mind
     most: int = 0
-    #: if they are of this template so many at least, also such as were submitted after them
-    template: Any = None
-    least: int = 0
     #: not those submitted in so many tasks or more, one inside the other: they run elsewhere
     below: int = NESTINGS
 

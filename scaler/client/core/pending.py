@@ -2,7 +2,7 @@
 
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -185,16 +185,6 @@ class PendingBatches:
             if pending is not None:
                 found += [(pending, row) for row in pending.rows_of(token)]
         return found
-
-    def rows_behind(self, row_id: int, batches: int) -> Iterator[tuple[PendingBatch, int]]:
-        """The rows that come after this one and have not ended, in its batch and in so many behind that, at most."""
-        at = max(0, bisect_right(self._order, row_id) - 1)
-        for batch in self._order[at : at + 1 + batches]:
-            pending = self.by_id.get(batch)
-            if pending is not None:
-                for row in range(max(0, row_id + 1 - batch), pending.task.rows):
-                    if not pending.done[row]:
-                        yield pending, row
 
     def rows_near(self, row_id: int, rows: int, backwards: bool) -> Spans:
         """Rows with tokens of their own that come after this one, or before it, and have not ended; at most so many.

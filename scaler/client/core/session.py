@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from scaler.client.core.claiming import rows_to_claim
 from scaler.client.core.endings import RowEndings
 from scaler.client.core.events import (
     Announce,
@@ -247,13 +246,18 @@ class SessionCore:
         return [*map(Transmit, self.holding.release())]
 
     def _claim(self, event: Claim) -> list[Effect]:
-        rows = rows_to_claim(self.pending, event)
+        rows = [
+            (pending, row)
+            for pending, row in self.pending.rows_of([event.token])
+            if pending.task.may_be_claimed and pending.task.nesting < event.below
+        ]
         if not rows:
             return [ClaimRefused([event.token])]
         self._unanswered.add_claim(event, self.pending)
         if self._is_silenced:
             return []
-        spans = _spans_of_rows(rows)
+        first = max(len(rows) // 2, len(rows) - event.most) if event.most else len(rows) // 2
+        spans = _spans_of_rows(rows[first:])
         return [*map(Transmit, TaskClaim(spans.clients, spans.batches, spans.spans).parts())]
 
     # ---- the scheduler's side --------------------------------------------------------------------------------------

@@ -49,20 +49,14 @@ class Watcher:
     """Any thread may wait; one at a time watches."""
 
     def __init__(
-        self,
-        driver: SessionDriver,
-        line: Line,
-        poller: ConnectionPoller,
-        quick_effects: QuickEffects,
-        is_crowded: bool = False,
+        self, driver: SessionDriver, line: Line, poller: ConnectionPoller, quick_effects: QuickEffects
     ) -> None:
-        """`is_crowded`: other processes are meant to keep all processors busy, as those of a host with workers."""
         self._driver = driver
         self._line = line
         self._poller = poller
         self._quick_effects = quick_effects
-        #: None where others can't go on while a thread looks, or need its processor
-        self._spinner = Spinner(SPIN, INTERRUPTED) if available_cores() > 1 and not is_crowded else None
+        #: None where others can't go on while a thread looks
+        self._spinner = Spinner(SPIN, INTERRUPTED) if available_cores() > 1 else None
 
     def watch_while_waiting(self, is_done: Callable[[], bool], timeout: float | None) -> None:
         """Wait for the only task under way by watching the connection here, in the stead of the I/O thread.
@@ -70,16 +64,9 @@ class Watcher:
         Returns when `is_done()`, after `timeout` seconds, or when the I/O thread should go on: the caller then waits
         as usual.
         """
-        self._watch_while(lambda: self._driver.is_lone and not is_done(), is_done, timeout)
-
-    def watch_for_answer(self, is_here: Callable[[], bool], timeout: float | None) -> None:
-        """The same for the answer to a question, whatever is under way beside it."""
-        self._watch_while(lambda: not is_here(), is_here, timeout)
-
-    def _watch_while(self, pays: Callable[[], bool], is_done: Callable[[], bool], timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
         heed = Heed()
-        while IS_POSSIBLE and pays():
+        while IS_POSSIBLE and self._driver.is_lone and not is_done():
             # Handlers of signals are called when the I/O thread watches again: they may wait for other tasks.
             with Uninterrupted(self._poller.nudge.wake) as block:
                 self._borrow_and_watch(lambda: bool(block.came) or is_done(), deadline, heed)

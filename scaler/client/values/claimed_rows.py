@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
@@ -14,14 +13,10 @@ from scaler.client.io.driver import SessionDriver
 from scaler.client.values.arguments import Arguments
 from scaler.client.values.stored_results import StoredResults
 from scaler.client.values.value_codec import ValueCodec
-from scaler.protocol.messages import ERROR, SPREAD, TOGETHER, Task, u32
+from scaler.protocol.messages import SPREAD, TOGETHER, Task
 from scaler.protocol.results import SpanResult
 from scaler.serialize import payload as pickling
 from scaler.serialize.call import decode_call
-from scaler.serialize.record import exception_record
-from scaler.worker import context
-from scaler.worker.context import TaskContext
-from scaler.worker.inline import Call, run_inline
 
 
 class ClaimedRows:
@@ -43,28 +38,6 @@ class ClaimedRows:
         if not payload:
             return args, {}
         return decode_call(payload, [self._value_of(need) for need in claimed.needs], self._codec.serializer)
-
-    def run(self, claimed: ev.ClaimGranted, outer: TaskContext) -> SpanResult:
-        """Run a row in the calling thread, inside the task that waits for it; how it has ended. Raises nothing."""
-        task, row, serializer = claimed.task, claimed.row, self._codec.serializer
-        inner = TaskContext(
-            outer.client, task.batch + row, task.name, task.priority, outer.stream, serializer, task.root, task.nesting,
-            outer.claims_below,
-        )  # fmt: skip
-        begun = time.monotonic()
-
-        def load() -> Call:
-            nonlocal begun
-            call = *self.call_of(claimed), claimed.template.function()
-            begun = time.monotonic()  # what it needs may have run here, too
-            return call
-
-        try:
-            outcome, body = run_inline(inner, load)
-        except BaseException as error:
-            outcome, body = ERROR, exception_record(error, task.name, context.largest_exception())
-        took = min(int(1e6 * (time.monotonic() - begun)), 0xFFFFFFFF)
-        return SpanResult(task.batch, row, row + 1, outcome, took, 0, u32([len(body)]), body)
 
     def resubmit(self, claimed: ev.ClaimGranted) -> None:
         """Have a row run by the cluster after all."""

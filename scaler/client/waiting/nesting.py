@@ -18,13 +18,17 @@ from scaler.client.core import events as ev
 from scaler.client.future import Future
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.io_thread import IOThread
-from scaler.client.io.watching import Watcher
 from scaler.client.liveness import Liveness
 from scaler.client.values.claimed_rows import ClaimedRows
-from scaler.client.waiting.claims import Claim, Claims, Stage
+from scaler.client.values.value_codec import ValueCodec
+from scaler.client.waiting.claims import Claim, Claims
 from scaler.client.waiting.event_loops import note_event_loop
 from scaler.client.waiting.resolving import Resolver
-from scaler.worker import context
+from scaler.protocol.messages import ERROR, VALUES_EACH, u32
+from scaler.protocol.results import SpanResult
+from scaler.serialize import class_states, module_globals
+from scaler.serialize.record import exception_record
+from scaler.worker import context, inline
 from scaler.worker.context import TaskContext
 
 #: rows run inside each other's waits, at most; beyond, a waiting worker gives its slot away
@@ -37,8 +41,23 @@ FEW_CLAIMS, SHORT = 8, 0.001
 FEW_ROWS, TINY = 64, 0.0002
 #: seconds for which a task asks whether something is done before it counts as waiting
 POLLING = 0.1
-#: seconds between looks whether there is still a scheduler
-LOOK = 1.0
+
+
+class _Wait:
+    """A task's wait for a token: what it has done meanwhile."""
+
+    def __init__(self, token: Any, task: TaskContext, claim: Claim) -> None:
+        self.token = token
+        self.task = task
+        self.claim = claim
+        #: how often it has claimed a row
+        self.claims = 0
+        #: rows that it has run, and the seconds that they took
+        self.rows, self.ran = 0, 0.0
+        #: its slot was given away
+        self.is_blocked = False
+        #: it was told to leave all rows to others
+        self.yields = False
 
 
 class NestedWaits:
@@ -48,23 +67,20 @@ class NestedWaits:
         self,
         driver: SessionDriver,
         liveness: Liveness,
+        codec: ValueCodec,
         claims: Claims,
         claimed_rows: ClaimedRows,
         resolver: Resolver,
         io_thread: IOThread,
-        watcher: Watcher,
     ) -> None:
         self._driver = driver
         self._liveness = liveness
+        self._codec = codec
         self._claims = claims
         self._claimed_rows = claimed_rows
         self._resolver = resolver
-        self._watcher = watcher
         #: by depth: the task that has last waited there, and how many claims of short rows it has waited for in a row
         self._short_claims: dict[int, tuple[int, int]] = {}
-        #: what returns the template of what tasks have run last while they waited, if somebody has it, and about how
-        #: many seconds a row of it takes
-        self._pace: tuple[Callable[[], Any], float] = _nothing, SHORT
         #: by depth: the task that has asked last whether a future is done, and when it did so first
         self._polls: dict[int, tuple[int, float]] = {}
         #: futures for which tasks count as waiting, as they ask again and again
@@ -80,97 +96,75 @@ class NestedWaits:
             return timeout
         deadline = None if timeout is None else time.monotonic() + timeout
         context.give_back_unbegun()
-        claim = self._claims.open(token)
+        wait = _Wait(token, task, self._claims.open(token))
+        claim = wait.claim
+        claim.is_refused = task.depth >= MAX_DEPTH or self._claims_cost_more(task)
         try:
-            while self._liveness.failure is None and (claim.granted or not is_done()):
+            while not is_done() and self._liveness.failure is None:
                 claim.changed.close()  # what comes after the looks below opens it
-                if self._run_one(claim, task):
+                if self._run_one(wait):
                     continue
-                self._claim_or_block(claim, task)
-                if claim.granted or is_done():
-                    continue
-                left = LOOK if deadline is None else min(LOOK, deadline - time.monotonic())
-                if left <= 0:
-                    break
-                self._sleep(claim, left)
-        except BaseException:  # whatever a signal's handler raises
-            self._watcher.recover()
-            raise
+                self._claim_or_block(wait)
+                if not claim.granted and not is_done():
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        break
+                    claim.changed.wait(1.0 if left is None else min(left, 1.0))
         finally:
-            self._claims.close(claim)
+            self._claims.close(token)
             self._leave_to_others(claim)
-            if claim.stage in (Stage.REFUSED, Stage.BLOCKED):
-                context.unblocked(claim)
-            elif claim.questions:
-                self._note_short_claims(claim, task)
+            if wait.is_blocked:
+                context.unblocked(wait)
+            elif wait.claims:
+                self._note_short_claims(wait)
         return None if deadline is None else max(0.0, deadline - time.monotonic())
 
-    def _run_one(self, claim: Claim, task: TaskContext) -> bool:
+    def _run_one(self, wait: _Wait) -> bool:
         """Run a row that was granted, if there is one; a task that is to yield leaves them to others."""
-        claim.yields = claim.yields or context.take_yield()
-        if claim.yields:
+        claim = wait.claim
+        if not wait.yields and context.take_yield():
+            wait.yields = claim.is_refused = True
+        if wait.yields:
             self._leave_to_others(claim)
+            return False
         if not claim.granted:
             return False
-        claimed = claim.granted.popleft()
-        took = self._run_claimed(claimed, task)
-        claim.rows, claim.ran = claim.rows + 1, claim.ran + took
-        last, before = self._pace
-        pace = max(took, before / 2) if last() is claimed.template else took
-        self._pace = weakref.ref(claimed.template), pace
-        if took >= SHORT:  # they are not as short as they were
-            self._leave_to_others(claim, besides=claim.token)
+        begun = time.monotonic()
+        self._run_claimed(claim.granted.popleft(), wait.task)
+        wait.ran += time.monotonic() - begun
+        wait.rows += 1
         return True
 
-    def _claim_or_block(self, claim: Claim, task: TaskContext) -> None:
-        """Ask for rows to run meanwhile; if all run elsewhere, or it doesn't pay, give the slot away."""
-        if claim.stage is Stage.FREE:
-            if claim.yields or not self._pays(claim, task):
-                claim.stage = Stage.REFUSED
-            else:
-                claim.stage = Stage.ASKED
-                self._driver.tell(self._question(claim, task))
-                claim.questions += 1
-        if claim.stage is Stage.REFUSED:
-            context.blocked(claim)
-            claim.stage = Stage.BLOCKED
+    def _claim_or_block(self, wait: _Wait) -> None:
+        """Ask for a row to run meanwhile; if all run elsewhere, or it doesn't pay, give the slot away."""
+        claim = wait.claim
+        if wait.rows >= FEW_ROWS and wait.ran < wait.rows * TINY and self._driver.session.pending.are_many:
+            claim.is_refused = True
+        if not claim.is_asked and not claim.is_refused:
+            claim.is_asked = True
+            self._driver.tell(ev.Claim(wait.token, 0 if wait.claims else FEW_ROWS, wait.task.claims_below))
+            wait.claims += 1
+        if claim.is_refused and not claim.is_asked and not wait.is_blocked:
+            wait.is_blocked = True
+            context.blocked(wait)
 
-    def _question(self, claim: Claim, task: TaskContext) -> ev.Claim:
-        """As many as are done in the time that it takes to ask for one, where few are under way."""
-        last, seconds = self._pace
-        are_few_and_short = seconds < SHORT and not self._driver.session.pending.are_many
-        least = int(SHORT / max(seconds, SHORT / FEW_ROWS)) if are_few_and_short else 0
-        return ev.Claim(claim.token, 0 if claim.questions else FEW_ROWS, last(), least, task.claims_below)
+    def _leave_to_others(self, claim: Claim) -> None:
+        while claim.granted:
+            self._claimed_rows.resubmit(claim.granted.popleft())
 
-    def _pays(self, claim: Claim, task: TaskContext) -> bool:
-        """Whether running rows here is better than another worker in the place of this one."""
-        if context.depth() >= MAX_DEPTH:
-            return False
-        are_tiny = claim.rows >= FEW_ROWS and claim.ran < claim.rows * TINY
-        are_short = self._short_claims_of(task) >= FEW_CLAIMS
-        return not ((are_tiny or are_short) and self._driver.session.pending.are_many)
+    def _claims_cost_more(self, task: TaskContext) -> bool:
+        """Claiming row after row takes longer than running them, and there are many."""
+        return self._short_claims_of(task)[1] >= FEW_CLAIMS and self._driver.session.pending.are_many
 
-    def _sleep(self, claim: Claim, seconds: float) -> None:
-        """Wait for something to look at: by watching the connection here, where an answer is on its way."""
-        is_answer_due = claim.stage is Stage.ASKED
-        watch = self._watcher.watch_for_answer if is_answer_due else self._watcher.watch_while_waiting
-        watch(lambda: claim.changed.is_open, seconds)
-        claim.changed.wait(seconds)
-
-    def _leave_to_others(self, claim: Claim, besides: Any = None) -> None:
-        """Have the cluster run what was granted, besides rows of this token."""
-        for each in claim.take(lambda token: token is not besides):
-            self._claimed_rows.resubmit(each)
-
-    def _note_short_claims(self, claim: Claim, task: TaskContext) -> None:
+    def _note_short_claims(self, wait: _Wait) -> None:
         """It ends without having given its slot away."""
-        are_short = claim.ran < claim.questions * SHORT
-        claims = self._short_claims_of(task) + claim.questions if are_short else 0
-        self._short_claims[context.depth()] = task.row, claims
+        task = wait.task
+        _, before = self._short_claims_of(task)
+        self._short_claims[task.depth] = task.row, before + wait.claims if wait.ran < wait.claims * SHORT else 0
 
-    def _short_claims_of(self, task: TaskContext) -> int:
-        row, claims = self._short_claims.get(context.depth(), (task.row, 0))
-        return claims if row == task.row else 0
+    def _short_claims_of(self, task: TaskContext) -> tuple[int, int]:
+        known = self._short_claims.get(task.depth)
+        return known if known is not None and known[0] == task.row else (task.row, 0)
 
     def lend_slot(self) -> Callable[[], None]:
         """A thread that a task has started is going to wait: its worker's slot is another worker's until what this
@@ -197,24 +191,40 @@ class NestedWaits:
         if task is None:
             return
         now = time.monotonic()
-        row, since = self._polls.get(context.depth(), (-1, 0.0))
+        row, since = self._polls.get(task.depth, (-1, 0.0))
         if row != task.row:
-            self._polls[context.depth()] = task.row, now
+            self._polls[task.depth] = task.row, now
         elif now - since >= POLLING and future not in self._polled:
             self._polled.add(future)
             context.give_back_unbegun()
             self.prepare_to_block(future)
 
-    def _run_claimed(self, claimed: ev.ClaimGranted, outer: TaskContext) -> float:
-        """Run a row that was claimed, in this thread, and resolve its token; how many seconds it took."""
+    def _run_claimed(self, claimed: ev.ClaimGranted, outer: TaskContext) -> None:
+        """Run a row that was claimed, in this thread, and resolve its token."""
+        task, row = claimed.task, claimed.row
+        serializer, row_id = self._codec.serializer, task.batch + row
+        name, priority = task.name, task.priority
         self._resolver.begin_here(claimed.token)
+        inner = TaskContext(
+            outer.client, row_id, name, priority, 0, outer.stream, serializer, task.root, task.nesting,
+            outer.claims_below,
+        )  # fmt: skip
         try:
-            ended = self._claimed_rows.run(claimed, outer)
-            self._resolver.resolve([claimed.token], ended, claimed.task)
+            with class_states.here.inside(), module_globals.inside():
+                with context.entered(inner):  # clients among the arguments ask which task they are in
+                    args, kwargs = self._claimed_rows.call_of(claimed)
+                    function = claimed.template.function()
+                outcome, body = inline.run_inline(inner, function, args, kwargs, serializer)
+        except BaseException as error:
+            outcome, body = ERROR, exception_record(error, task.name, context.largest_exception())
+        if outcome != ERROR:
+            outcome = VALUES_EACH
+        span = SpanResult(task.batch, row, row + 1, outcome, 0, 0, u32([len(body)]), body)
+        try:
+            self._resolver.resolve([claimed.token], span, task)
         finally:
             self._resolver.end_here(claimed.token)
-        return ended.duration / 1e6
 
 
 def _nothing() -> None:
-    """There is no slot to take back, or no template."""
+    """There is no slot to take back."""

@@ -6,12 +6,16 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
+from scaler.client.core import events as ev
 from scaler.client.future import Future
 from scaler.client.values.delivery import ResultDelivery
 from scaler.client.waiting.cancellations import Cancellations
 from scaler.client.waiting.claims import Claims
 from scaler.protocol.messages import Task
 from scaler.protocol.results import SpanResult
+
+#: results that a thread unpickles which waits for one of them
+FEW = 16
 
 
 class Resolver:
@@ -29,6 +33,18 @@ class Resolver:
             self._cancellations.answer(tokens)
         if self._claims.by_token:
             self._claims.notify()
+
+    def is_quick(self, effect: ev.Effect) -> bool:
+        """Whether it takes little time, and calls nothing of the user's."""
+        if type(effect) is not ev.Resolve or len(effect.tokens) > FEW:
+            return False
+        return all(type(token) is Future and not token.has_callbacks for token in effect.tokens)
+
+    def carry_out(self, effects: Iterable[ev.Effect]) -> None:
+        """Resolve what ended; these are all quick."""
+        for effect in effects:
+            assert isinstance(effect, ev.Resolve)
+            self.resolve(effect.tokens, effect.span, effect.task)
 
     def note_begun(self, tokens: Sequence[Any]) -> None:
         """Rows have run for a while."""

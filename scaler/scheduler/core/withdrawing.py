@@ -150,7 +150,7 @@ def hold(state: ClusterState, out: Outgoing, client: ClientRecord, message: Task
 def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskClaim) -> list[Move]:
     """A task waits for rows and offers to run them: it gets those that no agent has, agents are asked for others."""
     granted, refused = Spans(), Spans()
-    handed_over: list[tuple[Batch, int, int]] = []
+    moves: list[Move] = []
     questions: dict[int, Spans] = {}
     named, unknown = _named(client, message)
     for _, batch_id, lo, hi in unknown:
@@ -161,14 +161,13 @@ def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: Tas
             refused.add(client.number, batch.id, a, b)
         for a, b in here:
             granted.add(client.number, batch.id, a, b)
-            handed_over.append((batch, a, b))
+            moves += finishing.hand_over(state, batch, a, b)
         _note_asked(state, batch, elsewhere, questions, WithdrawalKind.CLAIM)
     if granted or refused:
         out.send(client.number, TaskClaimResponse(granted, refused))
     for number, question in questions.items():
         out.ask(number, client.number, TaskClaim(question.clients, question.batches, question.spans))
-    # the last ones first: they may need the others, whose values the client need not send then
-    return [move for each in reversed(handed_over) for move in finishing.hand_over(state, *each)]
+    return moves
 
 
 # ---- what agents answer ----------------------------------------------------------------------------------------------
