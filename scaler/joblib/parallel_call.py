@@ -18,7 +18,14 @@ import joblib
 
 from scaler.client import Client, Future
 from scaler.errors import SerializationError
-from scaler.extension import SCALAR_TYPES, CallbackThread, name_of, pickled_if_small, with_memmaps_shared
+from scaler.extension import (
+    SCALAR_TYPES,
+    CallbackThread,
+    name_of,
+    pickled_if_small,
+    wait_in_steps,
+    with_memmaps_shared,
+)
 from scaler.joblib.worker_batch import BatchRunner, BatchSettings, Calls, ValueAt
 
 #: texts and bytes longer than this are passed as arguments of their own
@@ -121,7 +128,7 @@ class ParallelCall:
     def wait(self) -> None:
         """Block until joblib knows that all batches have ended, or gives up for an error, also one of its iterator."""
         with self._lock:
-            self._settled.wait_for(self._is_settled)
+            wait_in_steps(lambda seconds: self._settled.wait_for(self._is_settled, seconds), None)
 
     def _is_settled(self) -> bool:
         return not self._unreported or self._aborted or getattr(self._parallel, "_aborting", True)
