@@ -51,7 +51,7 @@ from scaler.scheduler.jobs.accepting import ROW
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
 from scaler.scheduler.jobs.events import RemoveFiles
 from scaler.scheduler.jobs.job_records import Kind
-from scaler.scheduler.jobs.jobs_core import GATHER, LOOK, PATIENCE, SCARCE, UNCERTAIN
+from scaler.scheduler.jobs.jobs_core import GATHER, LOOK, SCARCE, UNCERTAIN
 from scaler.scheduler.jobs.reading import MOST_WAITING
 from scaler.scheduler.jobs.restoring import MISSING, WRONG
 from scaler.scheduler.jobs.submitters import LEFT
@@ -248,22 +248,6 @@ def test_a_journal_that_only_another_start_helps_has_nobody_wait_and_no_job_of_w
     assert again.state("there")["rows"] == 2
     again.ask("state", name="new")
     assert "there is no job 'new' here" in again.last().error
-
-
-def test_who_waits_for_a_disk_that_stays_full_is_told_so_and_nothing_of_the_job_is_left(jobs):
-    jobs.submit(*part(1))
-    jobs.paper.trouble = "No space left on device"
-    jobs.keeper.gather()
-    jobs.go_on()
-    assert jobs.answers == []
-    jobs.go_on(PATIENCE)
-    assert jobs.last().error.startswith("the journal can't be written: No space left on device")
-    jobs.paper.trouble = None
-    jobs.sync()
-    assert len(jobs.answers) == 1
-    jobs.ask("list")
-    assert not jobs.last().text
-    assert not Jobs(Paper(jobs.paper.segments)).keeper.jobs
 
 
 def test_a_job_that_waits_for_a_disk_that_may_go_on_is_not_given_up(jobs):

@@ -63,12 +63,12 @@ class Disk:
     def then(self, action: Callable[[], None], otherwise: Callable[[str], None] | None = None) -> None:
         """Do something as soon as all that was written is on disk: when `run_synced` is called next after that.
 
-        `otherwise` is done in its place, and told why, when `give_up` says that it won't be soon.
+        `otherwise` is done in its place, and told why, when `give_up` says that it won't be.
         """
         self._when_synced.append((self.written, action, otherwise))
 
     def give_up(self, why: str) -> None:
-        """What is not on disk now won't be soon, or not as long as this process lives: nobody waits for that."""
+        """What is not on disk now won't be as long as this process lives, as far as anybody can tell."""
         waiting = list(self._when_synced)
         self._when_synced = deque(each for each in waiting if each[2] is None)
         for _, _, otherwise in waiting:

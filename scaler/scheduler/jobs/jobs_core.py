@@ -36,8 +36,6 @@ NOT_ITS_PARTS = "what was submitted of it is not what the journal says that ther
 GATHER = 0.02
 #: seconds between two looks whether there is room
 LOOK = 0.5
-#: seconds for which somebody who waits for the disk waits for one that takes nothing
-PATIENCE = 1.0
 #: bytes of room on the disk below which what is waste is given back before more is written
 SCARCE = 64 << 20
 #: seconds for which an answer waits that is not certain as long as another scheduler may lead: by then one that led has
@@ -100,8 +98,6 @@ class JobsCore:
         self._reclaiming = Reclaiming()
         #: when it is looked for room again, while there is none, seconds
         self._next_look = 0.0
-        #: until when one waits for a disk that takes nothing, seconds; None: it does, or nobody waits any more
-        self._patient_until: float | None = None
         #: what was said last of what is the matter with the disk
         self._told_trouble: str | None = None
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -207,8 +203,6 @@ class JobsCore:
         due = [each.deadline for each in self._waiting] + [each.deadline for each in self._uncertain]
         if table.disk.is_short or table.disk.wants_room:
             due.append(self._next_look)
-        if self._patient_until is not None:
-            due.append(self._patient_until)
         if not table.disk.is_short and table.disk.has_all and table.gathering:
             due.append(self._next_write)
         if table.identity:
@@ -484,13 +478,9 @@ class JobsCore:
     def _on_disk(self, event: ev.OnDisk) -> None:
         table = self._table
         table.disk.note_synced(event.records)
-        before, table.disk.refusal, table.disk.room = table.disk.refusal, event.trouble, event.room
-        if event.trouble is None:
-            self._patient_until = None
-        elif event.trouble.endswith(ONLY_ANEW):
+        table.disk.refusal, table.disk.room = event.trouble, event.room
+        if event.trouble is not None and event.trouble.endswith(ONLY_ANEW):
             table.disk.give_up(event.trouble)
-        elif before is None:
-            self._patient_until = self._now + PATIENCE
         for job in list(table.unsettled):
             if job.number in table.jobs:
                 table.touched[job] = None
@@ -506,10 +496,6 @@ class JobsCore:
                 table.tell("INFO", "Journal: it is written again")
             else:
                 table.tell("ERROR", f"Journal: it can't be written: {disk.trouble}; durable jobs wait until it can")
-        if self._patient_until is not None and self._now >= self._patient_until:
-            self._patient_until = None
-            assert disk.refusal is not None
-            disk.give_up(disk.refusal)
         if (disk.is_short or disk.wants_room) and self._now >= self._next_look:
             self._next_look, disk.wants_room = self._now + LOOK, False
             table.want(ev.MeasureRoom())
