@@ -22,7 +22,6 @@ LATER = (
     "scaler.scheduler.missing_agents",
     "scaler.protocol.views",
     "scaler.scheduler.views.cluster_view",
-    "scaler.scheduler.views.snapshot",
     "scaler.scheduler.state.validate",
 )
 #: of one that may be one of a pair

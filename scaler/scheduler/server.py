@@ -202,21 +202,19 @@ class Server:
 
     def _log_holdings(self) -> None:
         """Say in a line what is here, and in another what is expected; asked for with `kill -USR1`."""
-        from scaler.scheduler.views.snapshot import snapshot  # see `scaler.scheduler.later`
-
-        seen = snapshot(self._core.state)
+        state = self._core.state
+        clients, agents = state.clients.values(), state.agents.values()
         logger.info(
             "Scheduler: holds %d clients, %d agents, %d rows, %d queued, %d at agents, %d objects; keeps %s",
-            len(seen.clients), len(seen.agents), seen.waiting + seen.queued + seen.at_agents, seen.queued,
-            seen.at_agents, sum(client.objects for client in seen.clients), crowding.megabytes(self._core.state.kept),
+            len(clients), len(agents), sum(client.outstanding for client in clients), state.queues.rows,
+            sum(agent.load.rows for agent in agents), sum(len(client.values.objects) for client in clients),
+            crowding.megabytes(state.kept),
         )  # fmt: skip
-        known = [(function.duration_us, function.name) for function in seen.functions if function.duration_us]
-        functions = ", ".join(f"{name} {each / 1e3:,.3f} ms" for each, name in nlargest(10, known))
-        logger.info(
-            "Scheduler: expects %s MB/s between hosts; of tasks: %s",
-            f"{seen.bandwidth / 1e6:,.0f}",
-            functions or "nothing yet",
-        )
+        known = [(each.duration_us, each.name) for client in clients for each in client.functions.values()]
+        longest = nlargest(10, [(us, name) for us, name in known if us])
+        functions = ", ".join(f"{name} {us / 1e3:,.3f} ms" for us, name in longest)
+        bandwidth = f"{state.bandwidth / 1e6:,.0f}"
+        logger.info("Scheduler: expects %s MB/s between hosts; of tasks: %s", bandwidth, functions or "nothing yet")
         if self._agent is not None:
             self._agent.log_holdings()
 

@@ -21,7 +21,7 @@ UNUSED = (
     "scaler.scheduler.state.validate", "scaler.agent.preemption",
     "scaler.agent.core.output_tails",
     "scaler.scheduler.core.answering", "scaler.scheduler.core.commanding", "scaler.scheduler.core.explaining",
-    "scaler.scheduler.core.relaying", "scaler.scheduler.views.cluster_view", "scaler.scheduler.views.snapshot",
+    "scaler.scheduler.core.relaying", "scaler.scheduler.views.cluster_view",
     "scaler.scheduler.views.task_pages",
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from simulator.scripted import FakeScheduler, graph, result, spans, task
 
 from scaler.protocol.messages import LOST, STORED, VALUES_EACH, BalanceRequest, BalanceResponse
 from scaler.scheduler.core.scheduler_core import SchedulerCore
-from scaler.scheduler.views.snapshot import snapshot
+from scaler.scheduler.views.cluster_view import cluster_view
 from scaler.scheduler.views.story import LINES, Stories
 
 
@@ -91,17 +91,15 @@ def test_a_snapshot_counts_rows_by_where_they_are_and_how_they_ended() -> None:
     fake.say(client, task(10, 6), graph(100, [[], [0]], [1]))
     fake.report(fake.agents[0], client, result(10, 0, 1, us=1_000_000))
     fake.cancel(client, (10, 5, 6))
-    seen = snapshot(fake.core.state)
-    assert (seen.finished, seen.cancelled, seen.failed) == (1, 1, 0)
-    assert seen.waiting == 1
-    assert seen.queued + seen.at_agents == 5  # of the map four, and the graph's first
-    assert seen.at_agents == fake.holds(fake.agents[0])
-    (agent,) = seen.agents
-    assert (agent.workers, agent.outstanding) == (1, seen.at_agents)
-    (who,) = seen.clients
-    assert who.outstanding == 6
-    by_name = {function.name: function for function in seen.functions}
-    assert by_name["f"].duration_us == 1_000_000
+    seen, _ = cluster_view(fake.core.state)
+    assert (seen.rows.finished, seen.rows.cancelled, seen.rows.failed) == (1, 1, 0)
+    assert seen.rows.waiting == 1
+    assert seen.rows.queued + seen.rows.at_agents == 5  # of the map four, and the graph's first
+    assert seen.rows.at_agents == fake.holds(fake.agents[0])
+    assert (list(seen.agents.workers), list(seen.agents.rows)) == ([1], [seen.rows.at_agents])
+    assert list(seen.clients.queued) == [6 - seen.rows.at_agents]
+    assert list(seen.clients.running) == [seen.rows.at_agents]
+    assert seen.functions.total_us[seen.functions.names.index("f")] == 1_000_000
 
 
 def test_a_snapshot_still_counts_what_clients_did_that_are_gone() -> None:
@@ -110,8 +108,8 @@ def test_a_snapshot_still_counts_what_clients_did_that_are_gone() -> None:
     fake.say(client, task(10, 2))
     fake.report(fake.agents[0], client, result(10, 0, 1))
     fake.lose(client)
-    seen = snapshot(fake.core.state)
-    assert (seen.clients, seen.finished, seen.cancelled, seen.at_agents) == ((), 1, 1, 0)
+    seen, _ = cluster_view(fake.core.state)
+    assert (len(seen.clients), seen.rows.finished, seen.rows.cancelled, seen.rows.at_agents) == (0, 1, 1, 0)
 
 
 def test_rows_are_recalled_for_an_idle_agent_and_the_story_says_so() -> None:

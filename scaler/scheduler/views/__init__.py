@@ -1,1 +1,1 @@
-"""What can be seen of the scheduler's state: a snapshot of all of it, and the story of one row."""
+"""What can be seen of the scheduler's state: all of it at one moment, and the story of one row."""
