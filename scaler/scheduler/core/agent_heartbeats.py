@@ -5,7 +5,6 @@ from scaler.scheduler.core import draining, placement, returning, settling
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.cluster_facts import WorkersChanged
 
 
 def take(state: ClusterState, out: Outgoing, agent: AgentRecord, message: Heartbeat) -> None:
@@ -15,8 +14,6 @@ def take(state: ClusterState, out: Outgoing, agent: AgentRecord, message: Heartb
     is_full = message.full or agent.number in state.returning.late
     if message.workers != agent.load.workers or is_full != agent.load.is_full:
         placement.resize(state, agent, message.workers, is_full)
-        if state.facts.wanted:
-            state.facts.tell(WorkersChanged(agent.number, message.workers, is_full))
     if message.leaving:
         draining.take_word(state, out, agent, message.leaving)
     if agent.leftovers:

@@ -14,7 +14,7 @@ from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, is_apart, lineage_of, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.cluster_facts import BatchEnded, CopyLost, ObjectDropped, ObjectStored
+from scaler.scheduler.state.cluster_facts import BatchEnded, CopyLost, ObjectStored
 from scaler.scheduler.state.object_records import NOBODY, ObjectRecord
 
 
@@ -128,8 +128,6 @@ def drop(state: ClusterState, client: ClientRecord, object_id: int, item: Object
         not_ended(values.remaking.pop(object_id, ()))
     if item.is_stored:
         values.lost.discard(object_id)
-        if state.facts.wanted:
-            state.facts.tell(ObjectDropped(client.number, object_id, size))
         if item.source is not None:
             unreference_batch(state, client, item.source[0])
 

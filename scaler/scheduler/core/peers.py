@@ -26,7 +26,7 @@ from scaler.scheduler.state import accounts, transitions
 from scaler.scheduler.state.agent_records import AgentRecord, Host, Load
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.cluster_facts import PeerJoined, PeerLeft
+from scaler.scheduler.state.cluster_facts import PeerLeft
 from scaler.scheduler.state.monitor_records import MonitorRecord
 
 
@@ -35,8 +35,6 @@ def join(state: ClusterState, out: Outgoing, joined: Joined, read_tries: int, ag
     number, hello, is_resident = joined
     level = "DEBUG" if hello.role == Role.MONITOR else "INFO"  # each question from a command line is one
     out.log(level, f"{hello.role} {number} joined: {hello.name}")
-    if state.facts.wanted:
-        state.facts.tell(PeerJoined(number, hello.role, hello.name))
     if hello.epoch or state.returning.settled == math.inf:
         state.returning.settled = state.now + agent_timeout
     if hello.role == Role.CLIENT:
@@ -110,7 +108,7 @@ def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: s
             out.send(client.number, AgentsInUse(removed=u32([agent.number])))
     if state.facts.wanted:
         role = Role.STORE if agent.is_standalone else Role.AGENT
-        state.facts.tell(PeerLeft(agent.number, role, agent.name, reason))
+        state.facts.tell(PeerLeft(agent.number, role, agent.name))
     return retrying.lose_agent(state, agent, reason, retries_on_loss, is_announced=is_leaving)
 
 
@@ -163,7 +161,7 @@ def drop_monitor(state: ClusterState, out: Outgoing, monitor: MonitorRecord, rea
         del state.fleets[key]
     watching.ask_agents(state, out)
     if state.facts.wanted:
-        state.facts.tell(PeerLeft(monitor.number, Role.MONITOR, monitor.name, reason))
+        state.facts.tell(PeerLeft(monitor.number, Role.MONITOR, monitor.name))
 
 
 def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason: str) -> None:
@@ -186,5 +184,5 @@ def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason
     del out.sent[client.number]
     state.standalone.waiting.pop(client.number, None)
     if state.facts.wanted:
-        state.facts.tell(PeerLeft(client.number, Role.CLIENT, client.name, reason))
+        state.facts.tell(PeerLeft(client.number, Role.CLIENT, client.name))
     roots.forget(state, client)

@@ -41,29 +41,12 @@ class BatchEnded(NamedTuple):
     remembered: bool
 
 
-class PeerJoined(NamedTuple):
-    """A client or an agent is there."""
-
-    number: int
-    role: str
-    name: str
-
-
 class PeerLeft(NamedTuple):
     """A client or an agent is gone."""
 
     number: int
     role: str
     name: str
-    reason: str
-
-
-class WorkersChanged(NamedTuple):
-    """An agent has more or fewer workers than before, or no room (any more, or again)."""
-
-    agent: int
-    workers: int
-    is_full: bool
 
 
 class ObjectStored(NamedTuple):
@@ -83,15 +66,6 @@ class CopyLost(NamedTuple):
     id: int
     agent: int
     last: bool
-
-
-class ObjectDropped(NamedTuple):
-    """Nobody needs a stored object any more."""
-
-    client: int
-    id: int
-    #: bytes
-    size: int
 
 
 class ClientCleared(NamedTuple):
@@ -114,19 +88,7 @@ class WorkerDied(NamedTuple):
 #: a `RowsMoved` as it is told
 Moved = tuple[int, int, int, int, int, int, int]
 
-Fact = (
-    Moved
-    | BatchAdmitted
-    | BatchEnded
-    | PeerJoined
-    | PeerLeft
-    | WorkersChanged
-    | ObjectStored
-    | CopyLost
-    | ObjectDropped
-    | ClientCleared
-    | WorkerDied
-)
+Fact = Moved | BatchAdmitted | BatchEnded | PeerLeft | ObjectStored | CopyLost | ClientCleared | WorkerDied
 
 
 def named(facts: Iterable[Fact]) -> Iterator[RowsMoved | Fact]:
