@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from scaler.journal import replacing
 from scaler.journal.directory import Damage, Directory, JournalError
@@ -15,23 +14,6 @@ from scaler.journal.history import Copy, History, begun
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import SEGMENT_HEADER, Frame, Record
 from scaler.journal.writer import ENDING, Writer
-
-
-class OpenWriter(Protocol):
-    """Appends to a journal, as `scaler.journal.writer.Writer` says."""
-
-    def fileno(self) -> int: ...
-
-    def append(self, place: Place, buffers: list[Frame]) -> None: ...
-
-    def take_news(self) -> tuple[int, str | None]: ...
-
-    @property
-    def room(self) -> float: ...
-
-    def measure_room(self) -> None: ...
-
-    def close(self, timeout: float = ...) -> bool: ...
 
 
 def draw_lot() -> int:
@@ -45,7 +27,7 @@ class Journal:
     def __init__(
         self,
         path: str | Path,
-        open_writer: Callable[[Directory], OpenWriter] = Writer,
+        open_writer: Callable[[Directory], Writer] = Writer,
         draw: Callable[[], int] = draw_lot,
     ) -> None:
         """Become the one who writes it; it is made if it is not there. Raises `JournalError`.
@@ -62,7 +44,7 @@ class Journal:
             raise
         self.history = self._directory.history()
         self._open_writer = open_writer
-        self._writer: OpenWriter | None = None
+        self._writer: Writer | None = None
         self._is_closed = False
         self.draw = draw
         #: segment -> descriptor

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from scaler.common.effects import Log
+from scaler.common.loop import Loop
 from scaler.protocol.messages import Copying, JournalState
 from scaler.scheduler.composition import Composition
-from scaler.scheduler.jobs_opener import Jobs, Opened, Opener
+from scaler.scheduler.jobs_opener import Jobs, JobsOpener, Opened
 from scaler.scheduler.pairing import AboutJournals
 from scaler.scheduler.partner import Partner
 from scaler.scheduler.succession import Succession
@@ -32,26 +33,14 @@ BLINK = 0.2
 LEAVING = 0.5
 
 
-class Watching(Protocol):
-    """What of a loop is used."""
-
-    ready: dict[object, None]
-
-    def watch(self, fd: int, source: object) -> None:
-        """Put `source` into `ready` when this can be read."""
-
-    def forget(self, fd: int) -> None:
-        """Stop watching."""
-
-
 class Shell(Protocol):
     """What is left to the process."""
 
     @property
-    def loop(self) -> Watching:
+    def loop(self) -> Loop:
         """What wakes it."""
 
-    def new_opener(self) -> Opener:
+    def new_opener(self) -> JobsOpener:
         """What opens the journal."""
 
     @property
@@ -82,7 +71,7 @@ class DurableJobs:
         self._succession = succession
         self._partner = partner
         self._jobs: Jobs | None = None
-        self._opener: Opener | None = None
+        self._opener: JobsOpener | None = None
         #: the journal is being opened, since when, and the log does not say so yet
         self._opening: Opening | None = None
         self._since = 0.0

@@ -99,27 +99,8 @@ class Opened(NamedTuple):
     error: str = ""
 
 
-class Opener(Protocol):
-    """Opens one after the other. For one thread."""
-
-    def fileno(self) -> int:
-        """Readable when something came of it."""
-
-    def begin(self, opening: Opening) -> None:
-        """Open this; what was begun before has ended. Does not block."""
-
-    def wait(self, seconds: float) -> None:
-        """Block until something came of it, and not for longer than this."""
-
-    def take(self) -> Opened | None:
-        """What came of it."""
-
-    def close(self) -> None:
-        """Nobody waits for it any more. Blocks for a moment."""
-
-
 class JobsOpener:
-    """With a thread."""
+    """Opens one after the other, in a thread. For one thread beside that."""
 
     def __init__(self, open_jobs: Callable[[Opening], Jobs | None]) -> None:
         """`open_jobs` may block; it raises `ScalerError` and OSError, and has nothing open then."""
@@ -128,22 +109,27 @@ class JobsOpener:
         self._opening: Opening | None = None
 
     def fileno(self) -> int:
+        """Readable when something came of it."""
         return self._thread.fileno()
 
     def begin(self, opening: Opening) -> None:
+        """Open this; what was begun before has ended. Does not block."""
         self._opening = opening
         self._thread.put_by(opening)
 
     def wait(self, seconds: float) -> None:
+        """Block until something came of it, and not for longer than this."""
         poll = select.poll()
         poll.register(self._thread.fileno(), select.POLLIN)
         poll.poll(1000 * seconds)
 
     def take(self) -> Opened | None:
+        """What came of it."""
         found = self._thread.take()
         return found[0] if found else None
 
     def close(self) -> None:
+        """Nobody waits for it any more. Blocks for a moment."""
         if self._opening is not None:
             self._opening.abandon()
         if self._thread.close(ENDING):

@@ -6,13 +6,17 @@ What is on disk stays. Other clients go on, and whoever asks for a job is told t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from scaler.common import findings
 from scaler.common.effects import Log
 from scaler.protocol.messages import DisconnectRequest, JobAnswer, JobQuestion, JobSubmit, Message
 from scaler.scheduler.jobs.jobs_core import JobTerms
-from scaler.scheduler.jobs.keeper import JobKeeper, OpenFiles, OpenJournal
+from scaler.scheduler.jobs.keeper import JobKeeper, OpenJournal
 from scaler.scheduler.residents import Reply, ResidentWish, Say
+
+if TYPE_CHECKING:
+    from scaler.scheduler.jobs.result_files import ResultFiles
 
 
 class ContainedKeeper(JobKeeper):
@@ -22,7 +26,7 @@ class ContainedKeeper(JobKeeper):
         self,
         journal: OpenJournal,
         terms: JobTerms,
-        files: OpenFiles | None = None,
+        files: ResultFiles | None = None,
         is_alone: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__(journal, terms, files, is_alone)

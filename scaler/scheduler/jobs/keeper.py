@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from scaler.common.effects import Log
 from scaler.errors import ProtocolError, ScalerError
@@ -22,6 +22,9 @@ from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job_records import Kind, Said
 from scaler.scheduler.jobs.jobs_core import JobsCore, JobTerms
 from scaler.scheduler.residents import Reply, ResidentWish
+
+if TYPE_CHECKING:
+    from scaler.scheduler.jobs.result_files import ResultFiles
 
 #: seconds between two tries to read what was written of jobs, or to remove what nobody needs
 AGAIN = 5.0
@@ -56,27 +59,6 @@ class OpenJournal(Protocol):
     def close(self, timeout: float = ...) -> None: ...
 
 
-class OpenFiles(Protocol):
-    """A directory for large results, as `scaler.scheduler.jobs.result_files.ResultFiles` says what it does."""
-
-    directory: str
-
-    def begin(self, known: str, is_anew: bool) -> str: ...
-
-    def fileno(self) -> int: ...
-
-    def do(self, work: ev.ReadFile | ev.RemoveFiles | ev.ListFiles) -> None: ...
-
-    def take(self) -> list[ev.FileRead | ev.Listed]: ...
-
-    def give_up(self, now: float) -> list[ev.FileRead]: ...
-
-    @property
-    def wake(self) -> float | None: ...
-
-    def close(self, timeout: float = ...) -> None: ...
-
-
 class JobKeeper:
     """Keeps them in one journal. For one thread; `close` blocks for a moment, nothing else does for long."""
 
@@ -84,7 +66,7 @@ class JobKeeper:
         self,
         journal: OpenJournal,
         terms: JobTerms,
-        files: OpenFiles | None = None,
+        files: ResultFiles | None = None,
         is_alone: Callable[[], bool] = lambda: True,
     ) -> None:
         """Read the journal; blocks. Raises `JournalError` and `ResultsError`. `files`: for large results.
