@@ -53,8 +53,8 @@ def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> Jobs |
     if config.journal is None:
         return None
     from scaler.journal.journal import Journal  # here, as few want it and all would load it
-    from scaler.scheduler.jobs.contained import ContainedKeeper
     from scaler.scheduler.jobs.jobs_core import JobTerms
+    from scaler.scheduler.jobs.keeper import JobKeeper
 
     begun = time.monotonic()
     with contextlib.ExitStack() as undo:
@@ -76,7 +76,7 @@ def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> Jobs |
 
             files = ResultFiles(config.results, config.journal)
             undo.callback(files.close)
-        keeper = ContainedKeeper(journal, terms, files, lambda: copied is None or not copied.has_partner)
+        keeper = JobKeeper(journal, terms, files, lambda: copied is None or not copied.has_partner)
         undo.pop_all()
     if keeper.damage is not None:
         if keeper.damage.is_cut:

@@ -54,7 +54,7 @@ OF_JOURNALS = (
     "scaler.scheduler.jobs.accepting", "scaler.scheduler.jobs.reading", "scaler.scheduler.jobs.filing",
     "scaler.scheduler.jobs.at_core", "scaler.scheduler.jobs.changing", "scaler.scheduler.jobs.reclaiming",
     "scaler.scheduler.jobs.restoring", "scaler.scheduler.jobs.jobs_core", "scaler.journal.removal",
-    "scaler.scheduler.jobs.keeper", "scaler.scheduler.jobs.contained",
+    "scaler.scheduler.jobs.keeper",
 )  # fmt: skip
 OF_RESULT_FILES = ("scaler.common.patience", "scaler.results.files", "scaler.scheduler.jobs.result_files")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from simulator import segments
+from simulator.bad_reads import StrictKeeper
 
 from scaler.common.effects import Log
 from scaler.journal.directory import Damage, JournalError
@@ -31,7 +32,6 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.jobs.jobs_core import GATHER, JobTerms
-from scaler.scheduler.jobs.keeper import JobKeeper
 from scaler.scheduler.residents import Hold, Join, Reply, Say
 
 MONITOR = 9
@@ -103,7 +103,7 @@ class Jobs:
     ) -> None:  # fmt: skip
         self.paper = paper or Paper()
         terms = JobTerms(1.0, 1000.0, quota, age, results_quota, 1 << 20, patience, memory)
-        self.keeper = JobKeeper(self.paper, terms, files)
+        self.keeper = StrictKeeper(self.paper, terms, files)
         self.now = 0.0
         self.numbers: Iterator[int] = iter(range(FIRST, FIRST + 1000))
         self.said: list[Say] = []

@@ -9,7 +9,7 @@ from support.enemies.jobs import UNTIL_LOST, Peer, Server, end_all, submission
 
 from scaler.protocol import messages as m
 from scaler.scheduler.jobs import at_core
-from scaler.scheduler.jobs.contained import ContainedKeeper
+from scaler.scheduler.jobs.keeper import JobKeeper
 
 
 class Shop:
@@ -30,7 +30,7 @@ class Shop:
 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch) -> Shop:
-    monkeypatch.setattr(jobs, "JobKeeper", ContainedKeeper)
+    monkeypatch.setattr(jobs, "StrictKeeper", JobKeeper)
     return Shop()
 
 

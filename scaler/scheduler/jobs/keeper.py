@@ -1,4 +1,8 @@
-"""The durable jobs of a scheduler's process: its journal on disk around what `jobs_core.py` decides."""
+"""The durable jobs of a scheduler's process: its journal on disk around what `jobs_core.py` decides.
+
+A defect of theirs ends them, and nothing else: what is on disk stays, other clients go on, and whoever asks for a job
+is told to have the scheduler started again.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from scaler.common import findings
 from scaler.common.effects import Log
 from scaler.errors import ProtocolError, ScalerError
 from scaler.journal.directory import Damage, JournalError
@@ -15,13 +20,13 @@ from scaler.journal.removal import Removal
 from scaler.journal.writer import ENDING
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
-from scaler.protocol.messages import FAILED, JobAnswer, JobQuestion, JobSubmit, Message
+from scaler.protocol.messages import FAILED, DisconnectRequest, JobAnswer, JobQuestion, JobSubmit, Message
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.jobs import at_core
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job_records import Kind, Said
 from scaler.scheduler.jobs.jobs_core import JobsCore, JobTerms
-from scaler.scheduler.residents import Reply, ResidentWish
+from scaler.scheduler.residents import Reply, ResidentWish, Say
 
 if TYPE_CHECKING:
     from scaler.scheduler.jobs.result_files import ResultFiles
@@ -99,6 +104,12 @@ class JobKeeper:
         self._now = 0.0
         self._has_begun = False
         self.has_news = True
+        #: why there are no jobs any more; empty: there are
+        self._defect = ""
+        #: who has asked and was not answered, and the number of the question; a dict serves as an ordered set
+        self._unanswered: dict[tuple[int, int], None] = {}
+        #: numbers of jobs at the core
+        self._residents: set[int] = set()
 
     def _restore(self, record: Record, place: Place) -> None:
         self.replayed += 1
@@ -133,6 +144,8 @@ class JobKeeper:
     @property
     def wake(self) -> float | None:
         """When something is due though nothing happened, seconds."""
+        if self._defect:
+            return None
         due = self._core.wake, self._again, None if self._files is None else self._files.wake
         return min((each for each in due if each is not None), default=None)
 
@@ -145,6 +158,7 @@ class JobKeeper:
     # ---- what it hears (`Residents`) -------------------------------------------------------------------------------
     def ask(self, monitor: int, message: JobSubmit | JobQuestion) -> None:
         """A monitor wants something."""
+        self._unanswered[monitor, message.number] = None
         if isinstance(message, JobQuestion):
             self._tell(ev.Asked(monitor, message))
             return
@@ -158,18 +172,22 @@ class JobKeeper:
 
     def lose_monitor(self, monitor: int) -> None:
         """It wants no answer any more."""
+        self._unanswered = {each: None for each in self._unanswered if each[0] != monitor}
         self._tell(ev.Gone(monitor))
 
     def welcome(self, resident: int, number: int) -> None:
         """A job is a client of the core."""
+        self._residents.add(number)
         self._tell(ev.Welcomed(resident, number))
 
     def hear(self, number: int, message: Message) -> None:
         """The core says something to a job."""
-        self._tell(ev.Heard(number, message))
+        if not self._defect:
+            self._tell(ev.Heard(number, message))
 
     def forget(self, number: int, reason: str) -> None:
         """The core does not know a job any more."""
+        self._residents.discard(number)
         self._tell(ev.Forgotten(number, reason))
 
     def doubt(self, reason: str) -> None:
@@ -183,7 +201,35 @@ class JobKeeper:
 
     # ---- what it does ----------------------------------------------------------------------------------------------
     def handle(self, now: float) -> list[ResidentWish]:
-        """Let the jobs decide; what they want of the core, and of those who asked."""
+        """Let the jobs decide; what they want of the core, and of those who asked. After a defect there are none."""
+        if self._defect:
+            return self._refuse()
+        try:
+            wishes = self._decide(now)
+        except Exception as error:
+            return self._contain(error)
+        for wish in wishes:
+            if type(wish) is Reply:
+                self._unanswered.pop((wish.monitor, wish.message.number), None)
+        return wishes
+
+    def _contain(self, error: Exception) -> list[ResidentWish]:
+        where = findings.told(error, "what durable jobs heard")
+        what = f"{type(error).__name__}: {error}"
+        self._defect = f"durable jobs met a defect of the scheduler ({what}), whose log says more"
+        consequence = "there are none until it is started again, which goes on with them"
+        text = f"a defect of the scheduler, met by durable jobs: {consequence}:\n{where}"
+        return [Log("ERROR", text), *self._refuse()]
+
+    def _refuse(self) -> list[ResidentWish]:
+        """Answer all who ask, and leave the core."""
+        self._events, self.has_news = [], False
+        unanswered, self._unanswered = self._unanswered, {}
+        residents, self._residents = self._residents, set()
+        answers = [Reply(monitor, JobAnswer(number, self._defect, bodies=[b""])) for monitor, number in unanswered]
+        return [*answers, *(Say(number, DisconnectRequest(), 0) for number in sorted(residents))]
+
+    def _decide(self, now: float) -> list[ResidentWish]:
         wishes: list[ResidentWish] = []
         self._now = now
         if self._again is not None and now >= self._again:

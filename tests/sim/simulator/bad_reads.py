@@ -5,6 +5,7 @@ from typing import Any
 from scaler.journal.directory import JournalError
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.keeper import JobKeeper
+from scaler.scheduler.residents import ResidentWish
 from simulator.world import World
 
 #: chance that it can't be read from then on, when it is opened or written, and for how many seconds at most
@@ -32,8 +33,15 @@ class BadReads:
             raise JournalError("the journal can't be read: Input/output error")
 
 
-class SparedKeeper(JobKeeper):
-    """The real one. What the core needs of values can be read: the rows that need them would end with an error."""
+class StrictKeeper(JobKeeper):
+    """A real one that raises what it would contain."""
+
+    def _contain(self, error: Exception) -> list[ResidentWish]:
+        raise error
+
+
+class SparedKeeper(StrictKeeper):
+    """A real one. What the core needs of values can be read: the rows that need them would end with an error."""
 
     def __init__(self, bad_reads: BadReads, *arguments: Any) -> None:
         self._bad_reads = bad_reads

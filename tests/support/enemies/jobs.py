@@ -7,6 +7,7 @@ rows of jobs, and the scheduler starts again from what is on disk. The process i
 import json
 from dataclasses import replace
 
+from simulator.bad_reads import StrictKeeper
 from simulator.hostile_messages import Hostile, Lot
 from simulator.limits import default_limits
 from simulator.scripted import as_heard, graph, hello, result, task
@@ -22,7 +23,6 @@ from scaler.scheduler.core import events as se
 from scaler.scheduler.core.returning import PATIENCE
 from scaler.scheduler.core.scheduler_core import SchedulerCore
 from scaler.scheduler.jobs.jobs_core import GATHER, JobTerms
-from scaler.scheduler.jobs.keeper import JobKeeper
 from scaler.scheduler.state.batch_records import AGENT
 from scaler.scheduler.state.validate import validate
 from support.made_up_jobs import Paper
@@ -97,7 +97,7 @@ class Server:
         self.core = SchedulerCore(limits, strict=True)
         terms = Terms(7 + self._last, m.PROTOCOL_VERSION, True, 1.0, 30.0, 30.0, 1 << 20)
         self.composition = Composition(self.core, Acceptor(terms, LOCAL_AGENT, 2 + 100 * self._last))
-        self.keeper = JobKeeper(self.paper, JobTerms(1.0, 1_000.0, limit=1 << 20))
+        self.keeper = StrictKeeper(self.paper, JobTerms(1.0, 1_000.0, limit=1 << 20))
         self.composition.lodge(self.keeper)
         self.settle()
 
