@@ -120,6 +120,7 @@ class Server:
         """
         self._listener = listener
         self._monitor_listener = monitor_listener
+        self._listeners = (listener,) if monitor_listener is None else (listener, monitor_listener)
         self._standalone_store = StandaloneStoreProcess(
             listener.address, config.standalone_store_port, security, config.max_message_bytes, config.log_level
         )
@@ -149,9 +150,8 @@ class Server:
         #: bytes of the messages that this step has received
         self._taken = 0
         self.loop = make_loop(config.event_loop, self._step)
-        self.loop.watch(listener.fileno(), listener)
-        if monitor_listener is not None:
-            self.loop.watch(monitor_listener.fileno(), monitor_listener)
+        for each in self._listeners:
+            self.loop.watch(each.fileno(), each)
         self._config = config
         self._partner: Partner | None = None
         self._durable: DurableJobs | None = None
@@ -278,10 +278,9 @@ class Server:
         self._later.attend(now, is_busy=bool(self.loop.ready))
         if self._partner is not None:
             self._partner.attend(now)
-        if self.loop.ready.pop(self._listener, self) is None:
-            self._receive(self._listener)
-        if self._monitor_listener is not None and self.loop.ready.pop(self._monitor_listener, self) is None:
-            self._receive(self._monitor_listener)
+        for listener in self._listeners:
+            if self.loop.ready.pop(listener, self) is None:
+                self._receive(listener)
         if self._missing is not None and self.loop.ready.pop(self._missing, self) is None:
             for missing in self._missing.take():
                 self._composition.miss(*missing)
@@ -311,10 +310,10 @@ class Server:
         wishes = [
             self._wake, self._composition.wake, None if agent is None else agent.wake, self._later.wake, self._heap.due,
         ]  # fmt: skip
-        if self._listener.state.has_strangers or (
-            self._monitor_listener is not None and self._monitor_listener.state.has_strangers
-        ):
-            wishes.append(self._tend(now))
+        for listener in self._listeners:
+            if listener.state.has_strangers:
+                wishes.append(listener.tend(now))
+                self._disconnect_gone(listener, now)
         if self._durable is not None:
             wishes += self._durable.wakes
         if self._succession is not None:
@@ -326,9 +325,8 @@ class Server:
         """What was said has been dealt with: as much is taken the next time as others may wait for."""
         self._pace.note(self._taken, time.monotonic() - began)
         self._taken = 0
-        self._listener.state.pass_bytes = self._pace.bytes
-        if self._monitor_listener is not None:
-            self._monitor_listener.state.pass_bytes = self._pace.bytes
+        for listener in self._listeners:
+            listener.state.pass_bytes = self._pace.bytes
 
     def _plan(self, wishes: list[float | None], now: float, due: bool) -> None:
         """Have the loop wake up at the first of these times; a later one than was planned may wait until that."""
@@ -377,26 +375,14 @@ class Server:
                 self._composition.part(connection, now)
 
     def _disconnect_gone(self, listener: Listener | MonitorListener, now: float) -> None:
-        for connection, is_over in listener.closed().items():
+        for connection, is_over in listener.state.take_gone().items():
             if is_over:
                 self._composition.disconnect(connection, now)
             else:
                 self._composition.part(connection, now)
 
-    def _tend(self, now: float) -> float | None:
-        """Close connections of those who don't say who they are; when to look again."""
-        again: float | None = None
-        for listener in (self._listener, self._monitor_listener):
-            if listener is None:
-                continue
-            wish = listener.tend(now)
-            if wish is not None:
-                again = wish if again is None else min(again, wish)
-            self._disconnect_gone(listener, now)
-        return again
-
     def _listener_of(self, connection: int) -> Listener | MonitorListener:
-        return self._listener if connection < FIRST_PEER or self._monitor_listener is None else self._monitor_listener
+        return self._listeners[0 if connection < FIRST_PEER else -1]
 
     def _send(self, outgoing: Outgoing) -> None:
         listener = self._listener_of(outgoing.connection)

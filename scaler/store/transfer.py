@@ -285,7 +285,7 @@ class Transfer:
                 gone.add(number)
         for number, waiting in self._listener.state.take_swamped().items():  # more than it may have under way
             self._part(number, f"{waiting / 1e6:.0f} MB wait for who says that it has them")
-        for number in self._listener.closed():
+        for number in self._listener.state.take_gone():
             self._serving.gone(number)
 
     def _part(self, number: int, why: str) -> None:

@@ -43,7 +43,8 @@ class ListenerState:
         self.most_unsent = MOST_UNSENT
         #: How many are open, by all its sockets.
         self.connections = 0
-        #: Peers that left by themselves, or had to, since the shell last asked; whether they can't come back.
+        #: Peers that left by themselves, or had to, since the shell last asked; their last messages were received
+        #: before. True: of this machine, so its process has ended or wanted that; False: perhaps its way there has.
         self.gone: dict[int, bool] = {}
         #: Peers to whom much waits to be sent, and how many bytes, since the shell last asked.
         self.swamped: dict[int, int] = {}

@@ -97,9 +97,6 @@ class _TwoListeners:
         if (self._near is None or not self._near.send(peer, frames)) and self._far is not None:
             self._far.send(peer, frames)
 
-    def closed(self) -> dict[int, bool]:
-        return self.state.take_gone()
-
     def origin_of(self, peer: int) -> str:
         return (None if self._far is None else self._far.origin_of(peer)) or unix.HERE
 

@@ -73,7 +73,7 @@ class SocketFile:
 
 
 class MonitorListener:
-    """A `Listener` for this user's monitors on this machine."""
+    """As `port.Listener`, for this user's monitors on this machine."""
 
     def __init__(self, address: SocketFile, limit: int = defaults.MAX_MESSAGE_BYTES) -> None:
         """Listen. Raises `AddressInUse` if somebody is there already, and OSError."""
@@ -101,26 +101,16 @@ class MonitorListener:
     def send(self, peer: int, frames: Sequence[Sendable]) -> None:
         self._peers.send(peer, frames)
 
-    def closed(self) -> dict[int, bool]:
-        return self.state.take_gone()
-
     def origin_of(self, peer: int) -> str:
         return unix.HERE
 
     def welcome(self, peer: int) -> None:
         self._peers.welcome(peer)
 
-    def stirring(self, now: float) -> list[int]:
-        """See `port.Listener`: on one machine nothing is long under way."""
-        return []
-
     def tend(self, now: float) -> float | None:
         wake = self._peers.tend(now)
         self.state.has_strangers = wake is not None
         return wake
-
-    def unsent(self, peer: int) -> int:
-        return self._peers.unsent(peer) or 0
 
     def disconnect(self, peer: int) -> None:
         self._peers.disconnect(peer)

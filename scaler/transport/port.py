@@ -79,7 +79,7 @@ class Listener(Protocol):
 
     #: Where it listens, with the real port.
     address: Address
-    #: What is true of all its sockets: whether somebody is gone (`closed`), or has to be looked after (`tend`).
+    #: What is true of all its sockets: whether somebody is gone, or has to be looked after (`tend`).
     state: ListenerState
 
     def fileno(self) -> int:
@@ -92,12 +92,6 @@ class Listener(Protocol):
         """Send or queue one message. Never blocks; dropped if the peer is gone.
 
         Raises `ObjectTooLarge` if it is over the limit.
-        """
-
-    def closed(self) -> dict[int, bool]:
-        """Peers that left since the last call; their last messages were received before.
-
-        True: of this machine, so its process has ended or wanted that. False: it may be the way there that has ended.
         """
 
     def origin_of(self, peer: int) -> str:

@@ -175,8 +175,7 @@ def test_one_that_leaves_the_state_in_disorder_ends_the_agent(monkeypatch: pytes
 
 def test_what_can_not_be_encoded_costs_one_connection(caplog: pytest.LogCaptureFixture) -> None:
     server, gone = Server.__new__(Server), []
-    server._monitor_listener = None
-    server._listener = SimpleNamespace(send=None)  # type: ignore[assignment]
+    server._listeners = (SimpleNamespace(send=None),)  # type: ignore[assignment]
     server._composition = SimpleNamespace(  # type: ignore[assignment]
         disconnect=lambda connection, now, reason: gone.append(connection)
     )

@@ -70,7 +70,7 @@ def test_messages_pass_both_ways_over_connections_that_no_other_listener_has(
     assert select.select([connection.fileno()], [], [], 20)[0]
     assert [[bytes(frame) for frame in each] for each in connection.receive()] == [[b"and", b"back"]]
     connection.close(0)
-    while not listener.closed():
+    while not listener.state.take_gone():
         assert select.select([listener.fileno()], [], [], 20)[0]
         listener.receive()
 
@@ -133,7 +133,7 @@ def test_a_living_one_that_is_looked_at_has_nothing_to_say_of_it(
     os.utime(alive, (0, 0))
     opened(listeners, None, tmp_path)
     first = listeners[0]
-    while not first.closed():
+    while not first.state.take_gone():
         assert select.select([first.fileno()], [], [], 20)[0]
         assert first.receive() == []
     assert first.tend(time.monotonic()) is None

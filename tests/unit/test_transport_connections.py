@@ -71,7 +71,7 @@ class Link:
 
     def step(self) -> None:
         self.inbox += [(peer, [bytes(frame) for frame in message]) for peer, message in self.listener.receive()]
-        self.closed += self.listener.closed()
+        self.closed += self.listener.state.take_gone()
 
     def until(self, condition: Callable[[], object], *clients: Connection) -> None:
         """Serve the listener until `condition`; the descriptors alone say when to look again."""
