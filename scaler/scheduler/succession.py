@@ -467,19 +467,9 @@ class Succession:
     def rests(self, now: float) -> bool:
         """Nothing is to be done, and `tick` would do nothing: there is no other one. Then it notes the time as `tick`
         does; it costs a tenth of that, which whoever submits one task after the other waits for."""
-        if (
-            self.wishes
-            or self.partner
-            or self._report is not None
-            or self.asks_agents
-            or self._yielding is not None
-            or self._is_ending
-            or self._agents_are_quiet
-            or not self.hands_out
-            or not self.leads
-            or self.counts_agents
-            or self.sure_until != float("inf")
-        ):
+        if self.wishes or self.partner or self._report is not None or self.asks_agents:
+            return False
+        if not (self.leads and self.hands_out) or self.counts_agents or self._agents_are_quiet:
             return False
         self._told_time = now
         return True
@@ -492,9 +482,7 @@ class Succession:
         if self._yielding is not None and now > self._yielding.deadline:
             self._answer("the other scheduler did not answer: whichever hears the other first leads")
             self._step_down("its partner was to lead, and did not say that it does")
-        if self.hands_out:
-            self.sure_until = float("inf")
-        elif self.leads and now > self.sure_until:
+        if self.leads and not self.hands_out and now > self.sure_until:
             self._step_down("too few agents have come in time, and its partner may have gone on without it")
         if now >= self._next_look:
             self._next_look = now + BEAT / 2
@@ -633,7 +621,7 @@ class Succession:
         self.hands_out, self.trouble = may, reason
         self.wishes.append(HandOut(may, reason))
         if may:
-            self._teller = ""
+            self._teller, self.sure_until = "", float("inf")
             self.wishes.append(Log("INFO", "Scheduler: hands out rows"))
         elif self._yielding is None:  # as planned otherwise, which the log has
             self.wishes.append(
