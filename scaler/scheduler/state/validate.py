@@ -27,9 +27,7 @@ def validate(state: ClusterState) -> list[Finding]:
 def quick(state: ClusterState) -> Iterator[Finding]:
     """What does not hold of counters, and of queued rows while agents idle."""
     at: Counter[int] = Counter()
-    wide: dict[int, Counter[int]] = defaultdict(Counter)
-    by_urgency: dict[int, Counter[int]] = defaultdict(Counter)
-    by_share: dict[int, Counter[int]] = defaultdict(Counter)
+    wide, by_urgency, by_share = (defaultdict[int, Counter[int]](Counter) for _ in range(3))
     for client in state.clients.values():
         left = at_agents = 0
         if list(client.batch_ids) != sorted(client.batches):
@@ -59,20 +57,17 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         of_functions = sum(function.at_agents for function in client.functions.values())
         if of_functions != at_agents:
             yield Finding(f"client {client.number}: {at_agents} rows at agents, {of_functions} of its functions")
-    none: dict[int, int] = {}
     for number, agent in state.agents.items():
         load = agent.load
         if load.outstanding != at.get(number, 0):
             yield Finding(f"agent {number}: {load.outstanding} slots outstanding, {at[number]} are there")
-        if load.wide != wide.get(number, none):
-            told = dict(wide.get(number, none))
-            yield Finding(f"agent {number}: rows that take several slots are {told}, counted {load.wide}")
-        if load.by_urgency != by_urgency.get(number, none):
-            told = dict(by_urgency.get(number, none))
-            yield Finding(f"agent {number}: slots by urgency are {told}, counted {load.by_urgency}")
-        if load.by_share != by_share.get(number, none):
-            told = dict(by_share.get(number, none))
-            yield Finding(f"agent {number}: slots by share are {told}, counted {load.by_share}")
+        for what, counted, there in (
+            ("rows that take several slots", load.wide, wide),
+            ("slots by urgency", load.by_urgency, by_urgency),
+            ("slots by share", load.by_share, by_share),
+        ):
+            if counted != dict(there[number]):
+                yield Finding(f"agent {number}: {what} are {dict(there[number])}, counted {counted}")
         if agent.unsent:
             yield Finding(f"agent {number}: rows were not sent")
         if agent in state.touched or agent in state.unsorted:
@@ -82,14 +77,13 @@ def quick(state: ClusterState) -> Iterator[Finding]:
     if any(state.agents.get(agent.number) is not agent for agent in state.takers.agents):
         yield Finding("an agent that is gone is to take over what others have")
     for group in state.groups.values():
-        if (group in state.standing.idle) != bool(group.idle):
-            yield Finding(f"agents with {set(group.capabilities)} idle, and don't count as such, or the reverse")
-        if (group in state.standing.roomy) != bool(group.shallow or group.open):
-            yield Finding(f"agents with {set(group.capabilities)} have room, and don't count as such, or the reverse")
-        if (group in state.standing.rich) != bool(group.surplus):
-            yield Finding(
-                f"agents with {set(group.capabilities)} have rows to give back, and don't count so, or the reverse"
-            )
+        for what, those, are in (
+            ("idle", state.standing.idle, group.idle),
+            ("have room", state.standing.roomy, group.shallow or group.open),
+            ("have rows to give back", state.standing.rich, group.surplus),
+        ):
+            if (group in those) != bool(are):
+                yield Finding(f"agents with {set(group.capabilities)} {what}, and don't count as such, or the reverse")
     if len(state.standing.roomy.keys() | state.standing.rich.keys()) > len(state.groups):
         yield Finding("agents that are gone count as having room, or rows to give back")
     if state.workers != sum(agent.load.workers for agent in state.agents.values()):
