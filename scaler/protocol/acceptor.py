@@ -262,7 +262,7 @@ class Acceptor:
 
     def refuse(self, connection: int, reason: str) -> None:
         """Have somebody look elsewhere who wants to come."""
-        self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason, elsewhere=True), last=True))
+        self._refuse(connection, reason, last=True, elsewhere=True)
 
     def dismiss(self, reason: str) -> list[Outgoing]:
         """What tells everybody who is connected to look elsewhere."""

@@ -10,7 +10,7 @@ from scaler.protocol.failures import results_unreadable
 from scaler.protocol.messages import ERROR, FILED, LOST, STORED, VALUES_EACH, VALUES_LIST, TaskResult, u32
 from scaler.protocol.results import SpanResult, cut, each_of, misplaced
 from scaler.scheduler.core import finishing, late_rows, placement, retrying, stored_objects
-from scaler.scheduler.core.moves import Move
+from scaler.scheduler.core.moves import Move, Route
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, DONE, Batch
@@ -202,5 +202,5 @@ def _take_back(out: Outgoing, agent: AgentRecord, batch: Batch, lo: int, hi: int
         out.log(
             "WARNING", f"agent {agent.number} said of {batch.function.name} more than it had: {b - a} rows run again"
         )
-        moves += retrying.give_back(batch, a, b, Cause.MISREPORTED)
+        moves.append(Route(batch, a, b, Cause.MISREPORTED, front=True))
     return moves

@@ -124,8 +124,3 @@ def return_refused(
         record = words(batch.function.name, batch.id + row, agent.name, why).encode()
         moves += finishing.finish(state, out, batch, finishing.error_span(batch, row, record), None)
     return moves
-
-
-def give_back(batch: Batch, lo: int, hi: int, cause: Cause) -> list[Move]:
-    """Rows come back from an agent without having ended."""
-    return [Route(batch, lo, hi, cause, front=True)]

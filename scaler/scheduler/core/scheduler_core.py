@@ -66,7 +66,6 @@ from scaler.scheduler.core import (
     reading,
     recomputing,
     reported_results,
-    retrying,
     returning,
     roots,
     settling,
@@ -94,7 +93,7 @@ from scaler.scheduler.core.events import (
     Vanished,
     WakeAt,
 )
-from scaler.scheduler.core.moves import Move
+from scaler.scheduler.core.moves import Move, Route
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.core.worklist import Worklist
 from scaler.scheduler.state.agent_records import AgentRecord
@@ -160,12 +159,12 @@ class SchedulerCore:
             ObjectAnnounce: self._object_announce,
             ObjectRelease: self._object_release,
             ObjectRequest: self._object_request,
-            StoreRequest: self._store_request,
+            StoreRequest: lambda client, message: store_choice.request(state, out, client, message.standalone),
             Heartbeat: self._echo,
             ClientReturn: lambda client, message: None,  # it had nothing to come back with
             DisconnectRequest: self._client_leaves,
             ClientShutdown: self._client_shutdown,
-            ClientClear: self._client_clear,
+            ClientClear: lambda client, message: peers.forget_work(state, out, client, stays=True),
         }
         self._of_agent: dict[type[Message], Callable[[AgentRecord, Any], list[Move] | None]] = {
             TaskResult: self._task_result,
@@ -175,14 +174,14 @@ class SchedulerCore:
             TaskOutput: self._task_output,
             BalanceResponse: self._balance_response,
             ObjectAnnounce: partial(stored_objects.take_copies, state, out),
-            ObjectGone: self._object_gone,
+            ObjectGone: lambda agent, gone: recomputing.lose_copies(state, agent.number, list(gone), gone.with_worker),
             ObjectMissing: self._object_missing,
             ObjectResponse: self._object_response,
             Heartbeat: partial(agent_heartbeats.take, state, out),
             Inventory: self._inventory,
             HostReport: partial(watching.take_report, state),
             QueryResult: self._agent_answers,
-            DisconnectRequest: self._agent_leaves,
+            DisconnectRequest: lambda agent, message: self._lost(agent.number, "it said goodbye"),
         }
         self._of_monitor: dict[type[Message], Callable[[MonitorRecord, Any], None]] = {
             Query: self._query,
@@ -594,17 +593,11 @@ class SchedulerCore:
         for _, value in message:
             self._run(reading.read(self.state, self._out, client, value, self._limits.retries_on_loss))
 
-    def _store_request(self, client: ClientRecord, message: StoreRequest) -> None:
-        store_choice.request(self.state, self._out, client, message.standalone)
-
     def _client_leaves(self, client: ClientRecord, message: DisconnectRequest) -> None:
         peers.drop_client(self.state, self._out, client, "it has ended" if client.is_resident else "it disconnected")
         self._run(roots.leave(self.state, self._out, client.root))
         self._out.send(client.number, DisconnectResponse())
         self._out.effects.append(Forget(client.number, "disconnected"))
-
-    def _client_clear(self, client: ClientRecord, message: ClientClear) -> None:
-        peers.forget_work(self.state, self._out, client, stays=True)
 
     def _client_shutdown(self, client: ClientRecord, message: ClientShutdown) -> None:
         if self._limits.protected:
@@ -665,7 +658,7 @@ class SchedulerCore:
     def _balance_response(self, agent: AgentRecord, message: BalanceResponse) -> None:
         before = agent.load.outstanding
         for _, batch, lo, hi in withdrawing.spans_at(self.state, agent, message):
-            self._run(retrying.give_back(batch, lo, hi, Cause.GIVEN_BACK))
+            self._run([Route(batch, lo, hi, Cause.GIVEN_BACK, front=True)])
         load = agent.load
         balancing.end_recall(agent, load.outstanding < before)
         if load.is_leaving and load.workers > load.slots:  # the task that it gets rows for does not wait any more
@@ -677,9 +670,6 @@ class SchedulerCore:
     ) -> None:
         if agent.withdrawals:
             self._run(withdrawing.answer_for(self.state, self._out, agent, rows, back))
-
-    def _object_gone(self, agent: AgentRecord, message: ObjectGone) -> list[Move]:
-        return recomputing.lose_copies(self.state, agent.number, list(message), message.with_worker)
 
     def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> None:
         for moves in stored_objects.take_missing(self.state, self._out, agent, message):
@@ -699,6 +689,3 @@ class SchedulerCore:
     def _inventory(self, agent: AgentRecord, message: Inventory) -> None:
         returning.take_inventory(self.state, self._out, agent, message, self._limits.client_timeout)
         self._hasten_check()  # its clients may have to be waited for
-
-    def _agent_leaves(self, agent: AgentRecord, message: DisconnectRequest) -> None:
-        self._lost(agent.number, "it said goodbye")

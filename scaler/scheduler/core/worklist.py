@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scaler.scheduler.core import finishing, placement, reading, recomputing, routing
@@ -21,16 +22,15 @@ class Worklist:
     def __init__(self, state: ClusterState, out: Outgoing, read_tries: int) -> None:
         self._state = state
         self._out = out
-        self._read_tries = read_tries
         self._apply: dict[type, Callable[[Any], list[Move] | None]] = {
             Route: self._route,
-            Queue: self._queue,
+            Queue: lambda move: transitions.queue(state, *move),
             Place: self._place,
-            Hold: self._hold,
-            Fail: self._fail,
-            Remake: self._remake,
+            Hold: partial(recomputing.hold, state),
+            Fail: partial(finishing.fail, state, out),
+            Remake: lambda move: recomputing.remake(state, move, read_tries > 0),
             AskClient: self._ask_client,
-            Reread: self._reread,
+            Reread: lambda move: reading.read_again(state, out, move.client, move.value, read_tries),
         }
 
     def run(self, moves: list[Move]) -> None:
@@ -55,9 +55,6 @@ class Worklist:
         transitions.queue(self._state, batch, lo, hi, cause, front)
         return None
 
-    def _queue(self, move: Queue) -> None:
-        transitions.queue(self._state, move.batch, move.lo, move.hi, move.cause, move.front)
-
     def _place(self, move: Place) -> None:
         if not self._state.hands_out:
             transitions.queue(self._state, move.batch, move.lo, move.hi, move.cause, True)
@@ -65,18 +62,6 @@ class Worklist:
         transitions.place(self._state, move.batch, move.lo, move.hi, move.agent, move.cause)
         placement.rotate(self._state, move.agent)
 
-    def _hold(self, move: Hold) -> list[Move]:
-        return recomputing.hold(self._state, move)
-
-    def _fail(self, move: Fail) -> list[Move]:
-        return finishing.fail(self._state, self._out, move)
-
-    def _remake(self, move: Remake) -> list[Move]:
-        return recomputing.remake(self._state, move, self._read_tries > 0)
-
     def _ask_client(self, move: AskClient) -> None:
         move.client.values.asked.update(move.values)
         self._out.ask_for(move.client, move.values)
-
-    def _reread(self, move: Reread) -> list[Move]:
-        return reading.read_again(self._state, self._out, move.client, move.value, self._read_tries)

@@ -114,8 +114,8 @@ class JobsCore:
             ev.MayBeCopied: lambda event: self._reclaiming.unreadable.discard(event.segment),
             ev.Loaded: self._loaded,
             ev.Fetched: self._fetched,
-            ev.FileRead: self._file_read,
-            ev.Listed: self._listed,
+            ev.FileRead: lambda event: self._table.reads.end(event.number, event.data, event.trouble),
+            ev.Listed: lambda event: filing.sweep(self._table, event.identity, event.names),
         }
 
     @property
@@ -499,12 +499,6 @@ class JobsCore:
         if (disk.is_short or disk.wants_room) and self._now >= self._next_look:
             self._next_look, disk.wants_room = self._now + LOOK, False
             table.want(ev.MeasureRoom())
-
-    def _file_read(self, event: ev.FileRead) -> None:
-        self._table.reads.end(event.number, event.data, event.trouble)
-
-    def _listed(self, event: ev.Listed) -> None:
-        filing.sweep(self._table, event.identity, event.names)
 
     def _sweep(self) -> None:
         """Look now and then whether there are files that nobody needs, and soon after a job was deleted."""
