@@ -173,8 +173,7 @@ def test_a_scheduler_keeps_the_session_of_a_client(
 ) -> None:
     acceptor = Acceptor(Terms(1, 1, True, 1.0, 10.0, 10.0, LIMIT), 1)
     connection, server = Narrow(), Server.__new__(Server)
-    server._monitor_listener = None
-    server._listener = SimpleNamespace(send=lambda peer, frames: connection.send(frames))  # type: ignore[assignment]
+    server._listeners = (SimpleNamespace(send=lambda peer, frames: connection.send(frames)),)  # type: ignore[assignment]
     server._composition = Composition(SimpleNamespace(workers=0), acceptor)  # type: ignore[arg-type]
     server._composition.receive(9, Envelope(0, 0, hello_of("client", "c", 5)), 0.0)
     number = next(iter(acceptor.numbers_of("client")))
