@@ -44,8 +44,8 @@ UNCERTAIN = 5.0
 
 
 @record
-class Uncertain:
-    """What somebody wants that hangs on what another scheduler may know of jobs."""
+class Waiting:
+    """What somebody wants that waits: for what it asks for, or until it is known what another scheduler has of jobs."""
 
     event: ev.Asked | ev.Submitted
     #: seconds
@@ -89,10 +89,11 @@ class JobsCore:
         self._next_sweep = 0.0
         self._now = 0.0
         self._restoring = Restoring(self._table)
-        self._waiting: list[reading.Waiting] = []
+        #: questions whose answers are waited for
+        self._waiting: list[Waiting] = []
         #: what is wanted of jobs that are not here, or where others are, and may be so no more at the scheduler that
         #: leads meanwhile
-        self._uncertain: list[Uncertain] = []
+        self._uncertain: list[Waiting] = []
         #: since when another scheduler may lead, seconds
         self._doubted_since = 0.0
         self._reclaiming = Reclaiming()
@@ -200,7 +201,7 @@ class JobsCore:
     def wake(self) -> float | None:
         """When something is due though nothing happened, seconds; after the last step."""
         table = self._table
-        due = [each.deadline for each in self._waiting] + [each.deadline for each in self._uncertain]
+        due = [each.deadline for each in (*self._waiting, *self._uncertain)]
         if table.disk.is_short or table.disk.wants_room:
             due.append(self._next_look)
         if not table.disk.is_short and table.disk.has_all and table.gathering:
@@ -355,7 +356,7 @@ class JobsCore:
 
     def _put_off(self, event: ev.Asked | ev.Submitted, since: float) -> None:
         if self._may_wait(event.monitor, event.message.number):
-            self._uncertain.append(Uncertain(event, since + UNCERTAIN))
+            self._uncertain.append(Waiting(event, since + UNCERTAIN))
 
     def _decide_uncertain(self) -> None:
         """What waits for the end of a doubt is dealt with. If that takes too long, what hangs on it is refused."""
@@ -377,8 +378,7 @@ class JobsCore:
 
     def _may_wait(self, monitor: int, number: int) -> bool:
         """Whether one more question of a monitor may wait for its answer; otherwise that is said."""
-        monitors = [each.monitor for each in self._waiting] + [each.event.monitor for each in self._uncertain]
-        waiting = monitors.count(monitor)
+        waiting = sum(each.event.monitor == monitor for each in (*self._waiting, *self._uncertain))
         if waiting >= reading.MOST_WAITING:
             reading.refuse(self._table, monitor, number, "too many questions wait for answers")
         return waiting < reading.MOST_WAITING
@@ -397,22 +397,20 @@ class JobsCore:
         elif not reading.answer(self._table, event.monitor, question, is_late=False) and self._may_wait(
             event.monitor, question.number
         ):
-            self._waiting.append(reading.Waiting(event.monitor, question, self._now + question.wait))
+            self._waiting.append(Waiting(event, self._now + question.wait))
 
     def _gone(self, event: ev.Gone) -> None:
-        self._waiting = [waiting for waiting in self._waiting if waiting.monitor != event.monitor]
-        self._uncertain = [each for each in self._uncertain if each.event.monitor != event.monitor]
+        for waiting in (self._waiting, self._uncertain):
+            waiting[:] = [each for each in waiting if each.event.monitor != event.monitor]
         submitters.lose(self._table, event.monitor)
 
     def _answer_waiting(self) -> None:
-        if self._waiting:
-            self._waiting = [
-                waiting
-                for waiting in self._waiting
-                if not reading.answer(
-                    self._table, waiting.monitor, waiting.question, is_late=self._now >= waiting.deadline
-                )
-            ]
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            event, is_late = each.event, self._now >= each.deadline
+            assert isinstance(event, ev.Asked)
+            if not reading.answer(self._table, event.monitor, event.message, is_late):
+                self._waiting.append(each)
 
     # ---- the core --------------------------------------------------------------------------------------------------
     def _welcomed(self, event: ev.Welcomed) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from scaler.common.records import record
 from scaler.journal.records import ONLY_FRAME
 from scaler.protocol.messages import JobAnswer, JobQuestion, JobSubmit
 from scaler.scheduler.jobs import events as ev
@@ -18,16 +17,6 @@ from scaler.scheduler.jobs.result_index import SpanPlace
 MOST_SPANS = 1_000
 #: answers that one monitor may wait for
 MOST_WAITING = 64
-
-
-@record
-class Waiting:
-    """A question whose answer is waited for."""
-
-    monitor: int
-    question: JobQuestion
-    #: seconds
-    deadline: float
 
 
 def unknown(name: str) -> str:
