@@ -8,11 +8,12 @@ none is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field
 from pathlib import Path
-from typing import NamedTuple
 
 from scaler.common.attempts import growing_pause
 from scaler.common.effects import Log
+from scaler.common.records import record
 from scaler.journal.directory import Directory
 from scaler.journal.journal import Journal
 from scaler.protocol.messages import JournalSlice, JournalStart, JournalState, JournalSynced
@@ -36,18 +37,28 @@ ANSWER = 3.0
 Route = tuple[str, int]
 
 
-class Attended(NamedTuple):
+@record
+class Attended:
     """What is to be done now."""
 
     #: to be said to the other one, in order; over the route that was given
-    said: list[ev.Said]
-    logs: list[Log]
+    said: list[ev.Said] = field(default_factory=list)
+    logs: list[Log] = field(default_factory=list)
     #: why the connection to the other one is of no use
     rejection: str = ""
     #: more of what was written counts than before, or the disk has come to refuse it
     has_news: bool = False
     #: the journal that was held back is to be opened
     opens: bool = False
+
+    def take(self, wish: ev.Said | ev.Reject | Log) -> None:
+        """This is to be done, too."""
+        if isinstance(wish, Log):
+            self.logs.append(wish)
+        elif isinstance(wish, ev.Reject):
+            self.rejection = wish.reason
+        else:
+            self.said.append(wish)
 
 
 class Copies:
@@ -173,20 +184,10 @@ class Copies:
             self._brief_until = None
         if self.journal is not None:
             return self._lead(self.journal, route, now)
-        follower = self.follower
-        if follower is None:
-            return Attended([], [])
-        said: list[ev.Said] = []
-        logs: list[Log] = []
-        rejection = ""
-        for wish in follower.attend(now):
-            if isinstance(wish, Log):
-                logs.append(wish)
-            elif isinstance(wish, ev.Reject):
-                rejection = wish.reason
-            else:
-                said.append(wish)
-        return Attended(said, logs, rejection)
+        attended = Attended()
+        for wish in [] if self.follower is None else self.follower.attend(now):
+            attended.take(wish)
+        return attended
 
     def _lead(self, journal: CopiedJournal, route: Route | None, now: float) -> Attended:
         succession = self._succession
@@ -206,24 +207,18 @@ class Copies:
             self._ask_at, self._patience = now + self._patience, 2 * self._patience
         may_be_alone = succession.may_be_alone(now, asks=journal.sending.is_silent(now))
         wishes, has_news = journal.attend(now, may_be_alone)
-        said: list[ev.Said] = []
-        logs: list[Log] = []
         if self._until is not None and now >= self._until and (route is not None or not succession.has_agents):
             self._until = now + RETRY  # it is there, and looks at a large copy perhaps; or all agents may be there
-        rejection, opens = "", self._until is not None and now >= self._until
+        attended = Attended(has_news=has_news, opens=self._until is not None and now >= self._until)
         for wish in wishes:
-            if isinstance(wish, Log):
-                logs.append(wish)
-            elif isinstance(wish, ev.Reject):
-                rejection = wish.reason
-            elif isinstance(wish, ev.Open):
-                opens = self._is_newest = True
+            if isinstance(wish, ev.Open):
+                attended.opens = self._is_newest = True
             elif isinstance(wish, ev.Yield):
                 self._yield(now)
             else:
-                said.append(wish)
+                attended.take(wish)
         self._tell_succession(journal, now)
-        return Attended(said, logs, rejection, has_news, opens)
+        return attended
 
     def _has_failed(self, failures: int, now: float) -> bool:
         """Whether another stream came to nothing. The more do, the longer are pauses: each look reads all of a copy."""
