@@ -211,9 +211,9 @@ def steps_for_an_answer(answer: Callable[[int, int], Any], rows: int, *, togethe
         for part in (said.granted, said.refused) if isinstance(said, TaskClaimResponse) else (said,):
             if part:
                 part.spans = u32([row, row + 1])
-    before = len(fake.core.state.agents[agent].withdrawals[client])
+    before = len([*fake.core.state.agents[agent].withdrawals[client]])
     steps = steps_of(lambda: fake.core.handle([Received(agent, said)], 0.0))
-    assert before - 2 <= len(fake.core.state.agents[agent].withdrawals[client]) < before
+    assert before - 2 <= len([*fake.core.state.agents[agent].withdrawals[client]]) < before
     return steps
 
 

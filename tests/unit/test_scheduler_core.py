@@ -1455,7 +1455,7 @@ def test_what_a_client_asks_for_again_and_again_is_noted_once_and_no_matter_of_t
         fake.say(asking, spans(TaskClaim, 0, (10, 0, 1)))
         fake.cancel(asking, (10, 0, 1))
     withdrawals = fake.core.state.agents[agent].withdrawals
-    assert [len(withdrawals[asking]), len(withdrawals)] == [2, 1]
+    assert [len([*withdrawals[asking]]), len(withdrawals)] == [2, 1]
 
     asked, withdrawals[asking] = withdrawals[asking], None  # what it has asked for is no matter of the other one
     fake.report(agent, other, result(10, 0, 1))

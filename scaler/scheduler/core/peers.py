@@ -24,7 +24,7 @@ from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import accounts, transitions
 from scaler.scheduler.state.agent_records import AgentRecord, Host, Load
-from scaler.scheduler.state.client_records import ClientRecord
+from scaler.scheduler.state.client_records import ClientRecord, ClientValues
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import PeerLeft
 from scaler.scheduler.state.monitor_records import MonitorRecord
@@ -142,7 +142,7 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
     accounts.charge(state, client, -client.kept)
     client.remembered.clear()
     client.graphs.clear()
-    client.values.clear()
+    client.values = ClientValues()
     client.reads.under_way.clear()
     client.reads.named.clear()
     client.reads.failures.clear()

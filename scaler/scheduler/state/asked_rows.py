@@ -67,9 +67,6 @@ class AskedRows:
     def __bool__(self) -> bool:
         return bool(self._batches)
 
-    def __len__(self) -> int:
-        return sum(len(spans.ends) for _, kinds in self._batches.values() for spans in kinds.values())
-
     def __iter__(self) -> Iterator[Withdrawal]:
         for batch, kinds in self._batches.values():
             for kind, spans in kinds.items():

@@ -43,19 +43,6 @@ class ClientValues:
     #: some of its objects are or were in stores
     has_stored: bool = False
 
-    def clear(self) -> None:
-        """Forget all of it."""
-        self.objects.clear()
-        self.batch_of_row.clear()
-        self.element_of.clear()
-        self.failed.clear()
-        self.awaited.clear()
-        self.asked.clear()
-        self.lost.clear()
-        self.remaking.clear()
-        self.required_zones.clear()
-        self.rows_apart = 0
-
     def object_id_of(self, value: int) -> int:
         """The id of the object that a value is in: its own, or that of a list."""
         place = self.element_of.get(value)
