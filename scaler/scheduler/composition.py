@@ -40,19 +40,9 @@ from scaler.scheduler.succession_wishes import PairWish, StepDown
 from scaler.scheduler.turns import MOST, Turns
 
 if TYPE_CHECKING:
+    from scaler.scheduler.core.scheduler_core import SchedulerCore
     from scaler.scheduler.pairing import Pairing
     from scaler.scheduler.succession import Succession
-
-
-class Core(Protocol):
-    """The scheduler's core."""
-
-    @property
-    def workers(self) -> int:
-        """How many the cluster has."""
-
-    def handle(self, events: list[ev.Event], now: float) -> list[ev.Effect]:
-        """What is to be done about this."""
 
 
 class LocalAgent(Protocol):
@@ -99,7 +89,7 @@ ANEW = "durable jobs are kept here since a moment ago, and what was asked before
 class Composition:
     """The parts of a scheduler's process that decide, and what they have to tell each other."""
 
-    def __init__(self, core: Core, acceptor: Acceptor, succession: Succession | None = None) -> None:
+    def __init__(self, core: SchedulerCore, acceptor: Acceptor, succession: Succession | None = None) -> None:
         """`acceptor` gives numbers above `LOCAL_AGENT`. With `succession` this may be one of a pair of schedulers."""
         self._core = core
         self._acceptor = acceptor

@@ -13,7 +13,7 @@ from scaler.common.effects import Log
 from scaler.common.loop import Loop
 from scaler.protocol.messages import Copying, JournalState
 from scaler.scheduler.composition import Composition
-from scaler.scheduler.jobs_opener import Jobs, JobsOpener, Opened
+from scaler.scheduler.jobs_opener import JobsOpener, Opened
 from scaler.scheduler.pairing import AboutJournals
 from scaler.scheduler.partner import Partner
 from scaler.scheduler.succession import Succession
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from scaler.scheduler.copies.copied_journal import CopiedJournal
     from scaler.scheduler.copies.copies import Copies
     from scaler.scheduler.copies.opening import Opening
+    from scaler.scheduler.jobs.keeper import JobKeeper
 
 #: seconds between looks whether a journal can be had that somebody else writes
 JOURNAL_PAUSE = 0.5
@@ -58,7 +59,7 @@ class DurableJobs:
         self,
         composition: Composition,
         shell: Shell,
-        jobs: Jobs | None = None,
+        jobs: JobKeeper | None = None,
         copies: Copies | None = None,
         succession: Succession | None = None,
         partner: Partner | None = None,
@@ -70,7 +71,7 @@ class DurableJobs:
         self._copies = copies
         self._succession = succession
         self._partner = partner
-        self._jobs: Jobs | None = None
+        self._jobs: JobKeeper | None = None
         self._opener: JobsOpener | None = None
         #: the journal is being opened, since when, and the log does not say so yet
         self._opening: Opening | None = None
@@ -107,7 +108,7 @@ class DurableJobs:
             self._composition.await_residents(copies.reason, is_brief=True)
             self._shell.log("INFO", f"Journal: {copies.reason}")
 
-    def _take(self, jobs: Jobs) -> None:
+    def _take(self, jobs: JobKeeper) -> None:
         self._jobs = jobs
         self._composition.lodge(jobs)
         for each in jobs.filenos():
@@ -243,7 +244,7 @@ class DurableJobs:
             self._take(done.jobs)
         self._see_whether_held(copies)
 
-    def _leave(self, jobs: Jobs) -> None:
+    def _leave(self, jobs: JobKeeper) -> None:
         for each in jobs.filenos():
             self._loop.forget(each)
         self._composition.part_with_residents()

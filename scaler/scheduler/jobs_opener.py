@@ -10,15 +10,15 @@ import logging
 import select
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaler.common.host_memory import available_memory
 from scaler.common.side_thread import SideThread
 from scaler.config import SchedulerConfig
-from scaler.scheduler.residents import Residents
 
 if TYPE_CHECKING:
     from scaler.scheduler.copies.opening import Opening
+    from scaler.scheduler.jobs.keeper import JobKeeper
 
 logger = logging.getLogger("scaler.scheduler")
 
@@ -28,24 +28,7 @@ ROWS_PART = 4
 ENDING = 1.0
 
 
-class Jobs(Residents, Protocol):
-    """The durable jobs of a scheduler, as far as its process is concerned."""
-
-    @property
-    def wake(self) -> float | None:
-        """When they should be looked after though nothing happened."""
-
-    def filenos(self) -> list[int]:
-        """Readable when more of them is on disk."""
-
-    def gather(self) -> None:
-        """Take in what is on disk; never blocks."""
-
-    def close(self, timeout: float = ...) -> None:
-        """End what they are written by; blocks for a moment, and if a disk does not answer so many seconds."""
-
-
-def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> Jobs | None:
+def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> JobKeeper | None:
     """The durable jobs of a scheduler that keeps a journal, of which the other one of a pair may have a copy.
 
     None if there is no journal, or it is held back. Blocks while it is read, in any thread. Raises `JournalError`.
@@ -95,14 +78,14 @@ class Opened(NamedTuple):
 
     opening: Opening
     #: None if it is held back, or could not be opened, for this reason
-    jobs: Jobs | None
+    jobs: JobKeeper | None
     error: str = ""
 
 
 class JobsOpener:
     """Opens one after the other, in a thread. For one thread beside that."""
 
-    def __init__(self, open_jobs: Callable[[Opening], Jobs | None]) -> None:
+    def __init__(self, open_jobs: Callable[[Opening], JobKeeper | None]) -> None:
         """`open_jobs` may block; it raises `ScalerError` and OSError, and has nothing open then."""
         self._open_jobs = open_jobs
         self._thread: SideThread[Opening, Opened] = SideThread("scaler-opening", self._do, self._fail)
@@ -152,7 +135,7 @@ class JobsOpener:
         self._thread.tell(Opened(opening, None, refusal(error)))
 
 
-def _close(opening: Opening, jobs: Jobs | None) -> None:
+def _close(opening: Opening, jobs: JobKeeper | None) -> None:
     if jobs is not None:
         jobs.close()
     opening.discard()

@@ -31,7 +31,7 @@ from scaler.protocol.codes import Role
 from scaler.protocol.hello import epoch_of, first_number, new_number
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
 from scaler.protocol.unsendable import OF_TASKS, send_instead
-from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent, Wish
+from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, LocalAgent, Wish
 from scaler.scheduler.core import crowding
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
@@ -57,7 +57,8 @@ from scaler.version import __version__
 if TYPE_CHECKING:
     from scaler.scheduler.copies.copies import Copies
     from scaler.scheduler.durable_jobs import DurableJobs
-    from scaler.scheduler.jobs_opener import Jobs, JobsOpener
+    from scaler.scheduler.jobs.keeper import JobKeeper
+    from scaler.scheduler.jobs_opener import JobsOpener
     from scaler.scheduler.missing_agents import MissingAgents
     from scaler.scheduler.partner import Partner
     from scaler.scheduler.succession import Succession
@@ -109,7 +110,7 @@ class Server:
         listener: Listener,
         security: Security,
         monitor_listener: MonitorListener | None = None,
-        jobs: Jobs | None = None,
+        jobs: JobKeeper | None = None,
         succession: Succession | None = None,
         copies: Copies | None = None,
     ) -> None:
@@ -172,7 +173,7 @@ class Server:
         self.loop.on_signal(signal.SIGUSR1, self._log_holdings)
 
     def _keep_jobs(
-        self, jobs: Jobs | None, copies: Copies | None, succession: Succession | None, security: Security
+        self, jobs: JobKeeper | None, copies: Copies | None, succession: Succession | None, security: Security
     ) -> None:
         from scaler.scheduler.durable_jobs import DurableJobs  # here, as a local cluster has none of it
         from scaler.scheduler.partner import Partner
@@ -457,11 +458,11 @@ def _send_by(listener: Listener | MonitorListener, outgoing: Outgoing) -> None:
     listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
 
 
-def _watched(core: SchedulerCore) -> Core:
+def _watched(core: SchedulerCore) -> SchedulerCore:
     from scaler.common.validating import ValidatingCore  # here, as few want it and all would load it
     from scaler.scheduler.state.validate import validate
 
-    return cast(Core, ValidatingCore(core, validate))
+    return cast(SchedulerCore, ValidatingCore(core, validate))
 
 
 def open_server(
@@ -494,7 +495,7 @@ def open_server(
         raise
 
 
-def _first_jobs(config: SchedulerConfig, copies: Copies | None) -> Jobs | None:
+def _first_jobs(config: SchedulerConfig, copies: Copies | None) -> JobKeeper | None:
     """Those of one that is started as one that leads; None, too, if its partner does, and has their journal."""
     if config.journal is None:
         return None
