@@ -56,11 +56,6 @@ class Channel:
         self._unacked_bytes = 0
 
     @property
-    def unacknowledged(self) -> int:
-        """How many sent messages the other side has not confirmed."""
-        return len(self._unacked)
-
-    @property
     def kept(self) -> Iterator[Message]:
         """The messages that the other side has not confirmed, in order."""
         return (message for _, message, _ in self._unacked)
