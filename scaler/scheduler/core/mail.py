@@ -4,9 +4,8 @@ An agent says in one message what it has to say of several clients. Of each clie
 which it was said.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from scaler.protocol.messages import (
@@ -28,33 +27,26 @@ from scaler.scheduler.state.cluster import ClusterState
 
 #: in the place of a client's number: all those whose work goes on
 _OTHERS = 0
+#: what names clients, and is not just to be passed on
+_NAMING = frozenset({
+    TaskResult, ObjectAnnounce, TaskBegun, TaskRunning, BalanceResponse, ObjectGone, ObjectResponse, TaskClaimResponse,
+    ObjectMissing,
+})  # fmt: skip
 
 
 def put_aside(state: ClusterState, agent: AgentRecord, message: Message) -> Message | None:
     """Put aside what an agent says of clients whose work is not together yet; what is to be dealt with at once."""
     returning = state.returning
-    awaited = {n for n in _named_in(message) if n in returning.clients or n in returning.absent}
-    if not awaited:
+    if type(message) not in _NAMING:
         return message
+    awaited = returning.clients.keys() | returning.absent.keys()
     parts = _parts(message, lambda number: number if number in awaited else _OTHERS)
+    if parts.keys() <= {_OTHERS}:
+        return message
     others: Message | None = parts.pop(_OTHERS, None)
     for number, part in parts.items():
         returning.mail.setdefault(number, []).append((agent.number, part))
     return others
-
-
-def _named_in(message: Any) -> Iterable[int]:
-    """The clients that a message of an agent speaks of, if it is not just to be passed on."""
-    kind = type(message)
-    if kind in (TaskResult, ObjectAnnounce):
-        return (message.client,)
-    if kind in (TaskBegun, TaskRunning, BalanceResponse, ObjectGone, ObjectResponse):
-        return message.clients  # type: ignore[no-any-return]
-    if kind is TaskClaimResponse:
-        return chain(message.granted.clients, message.refused.clients)
-    if kind is ObjectMissing:
-        return chain(message.objects.clients, message.rows.clients)
-    return ()
 
 
 def _parts(message: Any, whose: Callable[[int], int]) -> dict[int, Any]:
