@@ -50,6 +50,10 @@ class LocalAgent(Protocol):
 
     #: it was told something, or something happened in it, that it has not dealt with
     has_news: bool
+    #: when it should be looked after though nothing happened
+    wake: float | None
+    #: it has ended, and the cluster with it
+    stopped: bool
 
     def welcome(self, heartbeat: float, number: int) -> None:
         """The scheduler has taken it in, and knows nothing of what it had; `heartbeat` in seconds."""
@@ -59,6 +63,15 @@ class LocalAgent(Protocol):
 
     def handle(self, now: float) -> list[Message]:
         """Let its core decide, and do what it wants; what it says to the scheduler. Without news: time has passed."""
+
+    def gather(self) -> None:
+        """Take in what workers said and did; never blocks."""
+
+    def log_holdings(self) -> None:
+        """Say in one line what is here."""
+
+    def close(self) -> None:
+        """End it and its workers; blocks for a moment."""
 
 
 class Disconnect(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
@@ -80,27 +80,6 @@ UNREAD_PART, LEAST_UNREAD = 8, 2 * UNREAD_BYTES
 _LONGEST_WORDS = 300
 
 
-class LocalShell(LocalAgent, Protocol):
-    """This host's agent in a local cluster, as far as its process and its workers are concerned."""
-
-    @property
-    def wake(self) -> float | None:
-        """When it should be looked after though nothing happened."""
-
-    @property
-    def stopped(self) -> bool:
-        """It has ended, and the cluster with it."""
-
-    def gather(self) -> None:
-        """Take in what workers said and did; never blocks."""
-
-    def log_holdings(self) -> None:
-        """Say in one line what is here."""
-
-    def close(self) -> None:
-        """End it and its workers; blocks for a moment."""
-
-
 class Server:
     """A scheduler that listens, and in a local cluster has this host's agent in its process."""
 
@@ -160,7 +139,7 @@ class Server:
             self._keep_jobs(jobs, copies, succession, security)
         #: everything is to be made anew: this scheduler stands by from now on
         self.has_stepped_down = False
-        self._agent: LocalShell | None = None
+        self._agent: LocalAgent | None = None
         #: looks for agents that have not come from the last scheduler; None until it has to
         self._missing: MissingAgents | None = None
         paired = () if succession is None else (*OF_PAIRS, *modules_of(config))
@@ -219,7 +198,7 @@ class Server:
         if self._agent is not None:
             self._agent.log_holdings()
 
-    def host_agent(self, agent: LocalShell, hello: Hello, later: Sequence[str] = ()) -> None:
+    def host_agent(self, agent: LocalAgent, hello: Hello, later: Sequence[str] = ()) -> None:
         """Run this host's agent here, which stands on this server's `loop` and would say this Hello.
 
         `later`: modules that it may need (see `LaterModules`).
