@@ -514,12 +514,9 @@ class Succession:
         self._next_beat = now + BEAT
         if not self.partner and self._report is None:
             return
-        report = self._report
-        if self.leads:
-            has_other = report is None or report.version != self._roster.version or report.epoch != self.epoch
-        else:
-            has_other = report is None or report.epoch != self._followed or report.version != self._roster.version
-        version = self._roster.version
+        report, version = self._report, self._roster.version
+        followed = self.epoch if self.leads else self._followed
+        has_other = report is None or report.version != version or report.epoch != followed
         is_said = has_other and bool(version)
         self.wishes.append(
             Tell(

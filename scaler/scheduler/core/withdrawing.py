@@ -191,10 +191,10 @@ def forward_begun(state: ClusterState, out: Outgoing, agent: AgentRecord, messag
 def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskRunning) -> list[Move]:
     """Rows that were to be cancelled run: nobody waits for them to come back any more."""
     found = [(client.number, batch.id, lo, hi) for client, batch, lo, hi in spans_at(state, agent, message)]
-    for number, batch_id, lo, hi in found:
+    for span in found:
         running = TaskRunning()
-        running.add(number, batch_id, lo, hi)
-        out.send(number, running)
+        running.add(*span)
+        out.send(span[0], running)
     _settle(agent, _by_batch(found), WithdrawalKind.CANCEL)
     return []
 

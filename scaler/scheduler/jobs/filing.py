@@ -96,9 +96,6 @@ def answer(table: JobTable, monitor: int, question: JobQuestion) -> None:
     table.reads.of[monitor] += 1
     size = max(0, min(question.limit, file.size - question.offset))
 
-    def said(data: bytes) -> JobAnswer:
-        return JobAnswer(number, next=question.offset + len(data), token=job.token, bodies=[data])
-
     def done(data: bytes, trouble: str) -> None:
         table.reads.of[monitor] -= 1
         if not table.reads.of[monitor]:
@@ -106,7 +103,8 @@ def answer(table: JobTable, monitor: int, question: JobQuestion) -> None:
         if trouble:
             reading.refuse(table, monitor, number, f"job {job.name!r}, row {row:,}: {trouble}")
         else:
-            table.want(ev.Answer(monitor, said(data)))
+            answer = JobAnswer(number, next=question.offset + len(data), token=job.token, bodies=[data])
+            table.want(ev.Answer(monitor, answer))
 
     _read(table, job, file, question.offset, size, False, done)
 

@@ -61,24 +61,20 @@ class Said:
             raise _not_what_it_should_be()
         self._found = found
 
-    def _of(self, name: str, *kinds: type) -> Any:
-        value = self._found.get(name)
+    def _of(self, name: str, *kinds: type, default: Any = None) -> Any:
+        value = self._found.get(name, default)
         if type(value) not in kinds:
             raise _not_what_it_should_be(name)
         return value
 
     def text(self, name: str, default: str | None = None) -> str:
         """A text."""
-        if default is not None and name not in self._found:
-            return default
-        found: str = self._of(name, str)
+        found: str = self._of(name, str, default=default)
         return found
 
     def flag(self, name: str, default: bool | None = None) -> bool:
         """Whether it is so."""
-        if default is not None and name not in self._found:
-            return default
-        found: bool = self._of(name, bool)
+        found: bool = self._of(name, bool, default=default)
         return found
 
     def number(self, name: str, below: int = MANY) -> int:
