@@ -75,6 +75,9 @@ class ReturningPeers:
     #: number of a client -> what agents said since of it, in order, with their numbers
     mail: dict[int, list[tuple[int, Message]]] = field(default_factory=dict)
 
+    def __bool__(self) -> bool:
+        return bool(self.clients or self.agents or self.absent)
+
     def may_have_more(self, agent: int) -> bool:
         """An agent has something of clients whose work is not together yet, or has not said what it has."""
         return agent in self.agents or any(agent in held for held in self.holdings.values())

@@ -81,8 +81,7 @@ def check_empty(core: SchedulerCore, agents: dict[str, AgentCore]) -> None:
     require(not state.clients, f"the scheduler has clients {list(state.clients)}")
     require(not state.queues.rows and len(state.queues.items()) <= 16, f"the scheduler has {state.queues.rows} queued")
     require(core._out.is_empty and not state.touched, "the scheduler has something to send")
-    back = state.returning
-    require(not (back.clients or back.agents or back.absent or back.holdings), "somebody is waited for to come back")
+    require(not state.returning and not state.returning.holdings, "the scheduler waits for somebody to come back")
     require(not state.roots.batches, "the scheduler knows of tasks of roots")
     for agent in state.agents.values():
         require(
