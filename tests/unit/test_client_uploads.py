@@ -422,7 +422,7 @@ def test_a_store_whose_address_makes_no_sense_is_left_out(host):
 
 def test_the_store_beside_the_scheduler_is_looked_for_where_the_scheduler_is_now(host, monkeypatch):
     found = []
-    monkeypatch.setattr(stores_module, "NetworkStore", lambda address, security: found.append(address))
+    monkeypatch.setattr(stores_module, "RemoteStore", lambda address, security: found.append(address))
     host.driver.scheduler = lambda message: [StoreOffers(u32([AGENT]), ("",), ("",), ("tcp://127.0.0.1:5",))]
     for place in ("tcp://one:1", "tcp://other:1"):
         host.scheduler = Address.parse(place)

@@ -15,13 +15,14 @@ from collections.abc import Callable
 
 from scaler import store
 from scaler.client.io.driver import SessionDriver
-from scaler.client.values.places import LocalStore, NetworkStore, Place, Written
+from scaler.client.values.places import LocalStore, Place, Written
 from scaler.client.values.questions import StoreQuestions
 from scaler.errors import AddressError, ConnectionFailed, ConnectionTimeout, ObjectLost, StoreFull
 from scaler.protocol.messages import ObjectResponse, StoreOffers
 from scaler.serialize.outofband import Packed
 from scaler.store.directory import is_same_host
 from scaler.store.layout import StoredObject
+from scaler.store.remote import RemoteStore
 from scaler.store.warm import WarmSegments
 from scaler.transport import Address, Security
 
@@ -56,7 +57,7 @@ class Stores:
         self._is_looking = False
         self._place: Place | None = None
         #: by number of its agent: what can be read
-        self._readable: dict[int, LocalStore | NetworkStore] = {}
+        self._readable: dict[int, LocalStore | RemoteStore] = {}
         #: an offer came unasked: there is a better store than the one that was found
         self._is_better_offered = False
         self._warm = WarmSegments()
@@ -77,12 +78,12 @@ class Stores:
     @property
     def has_connections(self) -> bool:
         """Some stores are reached by network. Any thread."""
-        return any(isinstance(other, NetworkStore) for other in list(self._readable.values()))
+        return any(isinstance(other, RemoteStore) for other in list(self._readable.values()))
 
     def tidy(self) -> None:
         """Hang up where stores are gone, and forget those not in use: they are offered again. Blocks for moments."""
         for agent, other in list(self._readable.items()):
-            if isinstance(other, NetworkStore) and not other.tidy():
+            if isinstance(other, RemoteStore) and not other.tidy():
                 with self._lock:
                     is_place = self._place is not None and self._place.store is other
                     if not is_place and self._readable.get(agent) is other:
@@ -99,7 +100,7 @@ class Stores:
             readable, self._readable = self._readable, {}
         self._warm.clear()
         for other in readable.values():
-            if isinstance(other, NetworkStore):
+            if isinstance(other, RemoteStore):
                 threading.Thread(target=other.close, name="scaler-client-hangs-up", daemon=True).start()
 
     # ---- writing ---------------------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class Stores:
     def _write_to(self, place: Place, object_id: int, packed: Packed, deadline: float) -> int:
         while True:
             try:
-                return place.store.put((place.client, object_id), packed)
+                return place.store.put((place.client, object_id), packed.inband, packed.buffers)
             except store.StoreFull as full:
                 self._warm.clear()
                 self._make_room()
@@ -191,7 +192,7 @@ class Stores:
                 reason = str(error)
         raise ObjectLost(f"{what} is lost: {reason}")
 
-    def _readable_of(self, agent: int) -> LocalStore | NetworkStore:
+    def _readable_of(self, agent: int) -> LocalStore | RemoteStore:
         readable = self._readable.get(agent)
         if readable is None:
             self._find(anew=True)  # an agent that came later
@@ -231,11 +232,11 @@ class Stores:
                 self._place = next((Place(a, r, number, generation) for a, r in readable.items()), None)
                 return self._place
 
-    def _ask_for_stores(self, deadline: float, is_patient: bool) -> dict[int, LocalStore | NetworkStore]:
+    def _ask_for_stores(self, deadline: float, is_patient: bool) -> dict[int, LocalStore | RemoteStore]:
         """The stores that can be used, by number of their agents: directories of this host, else others."""
         for standalone in (False, True):
             offers = self._offers(standalone, deadline, is_patient)
-            found: dict[int, LocalStore | NetworkStore] = {
+            found: dict[int, LocalStore | RemoteStore] = {
                 agent: LocalStore(path, self._warm)
                 for agent, path, token in zip(offers.agents, offers.paths, offers.tokens, strict=True)
                 if path and is_same_host(path, token)
@@ -245,7 +246,7 @@ class Stores:
         for agent, address in zip(offers.agents, offers.addresses, strict=True):
             if address:
                 with contextlib.suppress(AddressError):  # nobody is reached there
-                    found[agent] = self._readable.get(agent) or NetworkStore(self._reachable(address), self._security)
+                    found[agent] = self._readable.get(agent) or RemoteStore(self._reachable(address), self._security)
         return found
 
     def _offers(self, standalone: bool, deadline: float, is_patient: bool) -> StoreOffers:
