@@ -257,7 +257,7 @@ class Client:
             )
             obj, name = name, obj
         self._scope.check()
-        return self._parts.objects.send(obj, name)
+        return self._parts.submission.send_object(obj, name)
 
     # ---- durable jobs ----------------------------------------------------------------------------------------------
     def submit_job(

@@ -27,7 +27,6 @@ from scaler.client.reactor import Reactor
 from scaler.client.submitting.graph_batches import GraphBatches
 from scaler.client.submitting.graphs import Graphs
 from scaler.client.submitting.map_sending import MapSender
-from scaler.client.submitting.object_sending import ObjectSender
 from scaler.client.submitting.submission import Submission
 from scaler.client.submitting.templates import Templates
 from scaler.client.surroundings import patience_with
@@ -78,36 +77,9 @@ class ClientParts:
     submission: Submission
     maps: MapSender
     graphs: Graphs
-    objects: ObjectSender
     uploads: Uploads
     task_warnings: TaskWarnings
     lifetime: Lifetime
-
-
-@frozen
-class _Wire:
-    """The connection, and what watches it."""
-
-    liveness: Liveness
-    line: Line
-    poller: ConnectionPoller
-    driver: SessionDriver
-    connector: Connector
-
-
-@frozen
-class _Values:
-    """Values on their way in and out."""
-
-    codec: ValueCodec
-    uploads: Uploads
-    provider: ValueProvider
-    #: packs and stores what the scheduler asks for, and sends rows again
-    background: CallbackThread
-    reply: Reply
-    io_thread: IOThread
-    arguments: Arguments
-    stored_results: StoredResults
 
 
 def connect(
@@ -124,69 +96,58 @@ def connect(
     `ANSWER` seconds, if there is one. `reconnect`: seconds for which a lost scheduler is looked for, if the
     user has said how many. Raises `ConnectionFailed`, `ConnectionTimeout`, `HandshakeRefused`.
     """
-    wire = _connected(address, security, name, timeout, patience_with(address, reconnect))
-    driver, liveness = wire.driver, wire.liveness
-    values = _values(wire, security, serializer)
-    codec, arguments, stored_results = values.codec, values.arguments, values.stored_results
+    standard_descriptors.occupy()
+    wakeup, liveness, reply = Wakeup(), Liveness(), Reply()
+    line, poller = Line(name, len(address.others), context.store()), ConnectionPoller(wakeup)
+    driver = SessionDriver(line, wakeup, liveness)
+    connector = Connector(address, security, patience_with(address, reconnect), line, driver, poller)
+    try:
+        connector.connect(time.monotonic() + (ANSWER if timeout is None else timeout), waits=timeout is not None)
+    except BaseException:
+        poller.close()
+        raise
+    io_thread = IOThread(driver, line, poller, connector, reply, liveness)
 
+    # values on their way in and out; what is in the background packs and stores, or calls callbacks
+    codec, remembered, questions = ValueCodec(serializer), RememberedValues(), StoreQuestions(driver, liveness)
+    stores = Stores(driver, questions, lambda: connector.current, security, remembered.forget_unneeded)
+    uploads = Uploads(driver, stores, remembered, codec, io_thread.step_aside)
+    arguments = Arguments(codec, uploads)
+    stored_results = StoredResults(driver, stores, codec, io_thread, CallbackThread("scaler-client-calls"))
+    background = CallbackThread("scaler-client-provides")
+    provider = ValueProvider(driver, codec, stores, uploads, background)
+
+    # how what was submitted ends
     cancellations, claims, task_warnings = Cancellations(driver), Claims(), TaskWarnings()
     resolver = Resolver(ResultDelivery(codec, stored_results), cancellations, claims)
     claimed_rows = ClaimedRows(driver, codec, arguments, stored_results)
-    reactor = Reactor(resolver, values.provider, claims, claimed_rows, task_warnings, values.reply, values.background)
-    values.io_thread.start(reactor)
+    reactor = Reactor(resolver, provider, claims, claimed_rows, task_warnings, reply, background)
+    io_thread.start(reactor)
 
-    nested_waits = NestedWaits(driver, liveness, codec, claims, claimed_rows, resolver, values.io_thread)
-    watcher = Watcher(driver, wire.line, wire.poller, resolver)
+    # what users' threads submit, and wait for
+    nested_waits = NestedWaits(driver, liveness, codec, claims, claimed_rows, resolver, io_thread)
+    watcher = Watcher(driver, line, poller, resolver)
     owner = ClientOwner(address, driver, liveness, codec, cancellations, nested_waits, watcher)
     root = context.root if context.surroundings() is not None else None
-    templates = Templates(driver, liveness, arguments, serializer, root)
-    submission = Submission(driver, liveness, owner, arguments, serializer)
+    templates = Templates(driver, liveness, uploads, serializer, root)
+    submission = Submission(driver, liveness, owner, arguments, uploads, codec)
     new_job = partial(MapJob, driver=driver, codec=codec, stored_results=stored_results, nested_waits=nested_waits)
-    lifetime = Lifetime(driver, liveness, values.io_thread, reactor, resolver, values.reply, stored_results)
+    lifetime = Lifetime(driver, liveness, io_thread, reactor, resolver, reply, stored_results)
     lifetime.end_with(owner)
     return ClientParts(
         address=address,
         security=security,
         reconnect=reconnect,
-        identity=wire.line.identity,
+        identity=line.identity,
         serializer=serializer,
         liveness=liveness,
         driver=driver,
         owner=owner,
         templates=templates,
         submission=submission,
-        maps=MapSender(driver, liveness, arguments, templates, submission, new_job),
-        graphs=Graphs(driver, liveness, owner, templates, submission, GraphBatches(driver, arguments, codec)),
-        objects=ObjectSender(driver, liveness, owner, codec, arguments),
-        uploads=values.uploads,
+        maps=MapSender(driver, liveness, uploads, templates, submission, new_job),
+        graphs=Graphs(driver, liveness, owner, templates, submission, GraphBatches(driver, uploads, codec)),
+        uploads=uploads,
         task_warnings=task_warnings,
         lifetime=lifetime,
     )
-
-
-def _connected(address: Address, security: Security, name: str, timeout: float | None, patience: float) -> _Wire:
-    standard_descriptors.occupy()
-    wakeup, liveness = Wakeup(), Liveness()
-    line, poller = Line(name, len(address.others), context.store()), ConnectionPoller(wakeup)
-    driver = SessionDriver(line, wakeup, liveness)
-    connector = Connector(address, security, patience, line, driver, poller)
-    try:
-        connector.connect(time.monotonic() + (ANSWER if timeout is None else timeout), waits=timeout is not None)
-    except BaseException:
-        poller.close()
-        raise
-    return _Wire(liveness, line, poller, driver, connector)
-
-
-def _values(wire: _Wire, security: Security, serializer: AnySerializer | None) -> _Values:
-    driver = wire.driver
-    codec, remembered, reply = ValueCodec(serializer), RememberedValues(), Reply()
-    background = CallbackThread("scaler-client-provides")
-    questions = StoreQuestions(driver, wire.liveness)
-    stores = Stores(driver, questions, lambda: wire.connector.current, security, remembered.forget_unneeded)
-    uploads = Uploads(driver, stores, remembered)
-    provider = ValueProvider(driver, codec, stores, uploads, background)
-    io_thread = IOThread(driver, wire.line, wire.poller, wire.connector, reply, wire.liveness)
-    arguments = Arguments(codec, uploads, io_thread)
-    stored_results = StoredResults(driver, stores, codec, io_thread, CallbackThread("scaler-client-calls"))
-    return _Values(codec, uploads, provider, background, reply, io_thread, arguments, stored_results)

@@ -216,13 +216,16 @@ def test_in_a_task_its_scheduler_is_waited_for_as_its_host_does_unless_a_number_
     monkeypatch.setattr(context, "_surroundings", {"address": "tcp://head:1"})
     waited: list[tuple[float | None, float]] = []
 
-    def connected(
-        target: Address, security: object, name: str, timeout: float | None, patience: float
-    ) -> SimpleNamespace:
-        waited.append((timeout, patience))
-        raise ConnectionFailed("nobody is there")
+    class NobodyThere:
+        def __init__(self, address: Address, security: object, patience: float, *others: object) -> None:
+            self.patience = patience
 
-    monkeypatch.setattr(parts_module, "_connected", connected)
+        def connect(self, deadline: float, waits: bool) -> None:
+            waited.append((deadline if waits else None, self.patience))
+            raise ConnectionFailed("nobody is there")
+
+    monkeypatch.setattr(parts_module, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr(parts_module, "Connector", NobodyThere)
     with pytest.raises(ConnectionFailed):
         Client(address, security=Security.none(), **options)
     assert waited == [(patience, 10.0 if patience is None else patience)]

@@ -22,6 +22,7 @@ from scaler.client.values.questions import StoreQuestions
 from scaler.client.values.remembered import RememberedValues
 from scaler.client.values.stores import Stores
 from scaler.client.values.uploads import Uploads
+from scaler.client.values.value_codec import ValueCodec
 from scaler.errors import ConnectionFailed, ConnectionTimeout, ObjectLost, StoreFull
 from scaler.protocol.messages import ObjectRequest, ObjectResponse, StoreOffers, StoreRequest, u8, u32, u64
 from scaler.serialize.outofband import Packed, pack, unpack
@@ -52,7 +53,7 @@ class Host:
         #: where the scheduler is
         self.scheduler = Address.parse("tcp://127.0.0.1:1")
         self.stores = Stores(self.driver, questions, lambda: self.scheduler, Security.none(), self.make_room)
-        self.values = Uploads(self.driver, self.stores, remembered)
+        self.values = Uploads(self.driver, self.stores, remembered, ValueCodec(None), lambda: None)
         self.driver.scheduler = self.answer
         self.driver.react = self.react
         self.token = self.directory.token

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from scaler.client.core import events as ev
 from scaler.client.core.options import Options
 from scaler.client.core.task_template import check_size
-from scaler.client.values.arguments import Arguments
+from scaler.client.values.uploads import Uploads
 from scaler.client.values.value_codec import ValueCodec
 from scaler.common.utf8 import written_out
 from scaler.graph import Plan, RemoteValue, Run
@@ -38,10 +38,10 @@ class Numbering(Protocol):
 class GraphBatches:
     """Makes them for one client, or one durable job. Any thread."""
 
-    def __init__(self, numbering: Numbering, arguments: Arguments | None, codec: ValueCodec) -> None:
-        """`arguments` stores large constants; without it they travel in messages."""
+    def __init__(self, numbering: Numbering, uploads: Uploads | None, codec: ValueCodec) -> None:
+        """`uploads` stores large constants; without it they travel in messages."""
         self._numbering = numbering
-        self._arguments = arguments
+        self._uploads = uploads
         self._pack = codec.pack
         self._pack_entries = partial(pack_entries, serializer=codec.serializer)
 
@@ -109,8 +109,8 @@ class GraphBatches:
             keep[value.id] = value
             return value.id
         packed = self._pack(value)
-        if packed.size >= INLINE_LIMIT and self._arguments is not None:
-            stored = self._arguments.keep(value, packed, self._pack, "a value in the graph")
+        if packed.size >= INLINE_LIMIT and self._uploads is not None:
+            stored = self._uploads.keep(value, packed, self._pack, "a value in the graph")
             if stored is not None:
                 keep[stored.id] = stored
                 return stored.id
@@ -123,9 +123,9 @@ class GraphBatches:
     def _entries(self, run: Run, names: str) -> tuple[int, bytes | None]:
         """The id of what a run's rows do, and its payload unless it is stored."""
         packed = self._pack_entries(run.entries)
-        if packed.size >= INLINE_LIMIT and self._arguments is not None:
+        if packed.size >= INLINE_LIMIT and self._uploads is not None:
             what = f"a part of the graph ({names})"
-            object_id = self._arguments.store(run.entries, packed, self._pack_entries, what)
+            object_id = self._uploads.store(run.entries, packed, self._pack_entries, what)
             if object_id is not None:
                 return object_id, None
         payload = encode_entries(run.entries) if packed.buffers else packed.inband

@@ -14,7 +14,7 @@ from scaler.client.submitting.block_sizes import BlockSizes
 from scaler.client.submitting.shared_arguments import SharedArguments
 from scaler.client.submitting.submission import Submission
 from scaler.client.submitting.templates import Templates
-from scaler.client.values.arguments import Arguments
+from scaler.client.values.uploads import Uploads
 from scaler.client.waiting.map_job import MapJob
 from scaler.common.interrupts import Uninterrupted
 from scaler.errors import SerializationError
@@ -57,14 +57,14 @@ class MapSender:
         self,
         driver: SessionDriver,
         liveness: Liveness,
-        arguments: Arguments,
+        uploads: Uploads,
         templates: Templates,
         submission: Submission,
         new_job: Callable[[int], MapJob],
     ) -> None:
         self._driver = driver
         self._liveness = liveness
-        self._arguments = arguments
+        self._uploads = uploads
         self._templates = templates
         self._submission = submission
         #: what collects the results of a map of so many rows
@@ -138,7 +138,7 @@ class MapSender:
             try:
                 payload = pack_large(block, INLINE_LIMIT)
                 if shared is None and isinstance(payload, Packed) and payload.size >= INLINE_LIMIT * len(block):
-                    shared = SharedArguments(items, spread, self._arguments, template.captured.name)
+                    shared = SharedArguments(items, spread, self._uploads, template.captured.name)
             except SerializationError:
                 return start
             if isinstance(payload, bytes):
@@ -159,7 +159,7 @@ class MapSender:
         self, job: MapJob, template: TaskTemplate, start: int, items: list[Any], packed: Packed, spread: bool
     ) -> None:
         what = f"a block of {len(items):,} arguments of {template.captured.name}"
-        arguments = self._arguments.store(items, packed, pack, what)
+        arguments = self._uploads.store(items, packed, pack, what)
         if arguments is None:
             self._send(job, template, start, len(items), joined(packed, items), spread)
         else:

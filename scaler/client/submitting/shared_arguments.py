@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scaler.client.values.arguments import Arguments
 from scaler.client.values.remembered import StoredValue
+from scaler.client.values.uploads import Uploads
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.serialize.payload import SCALARS
 
@@ -14,7 +14,7 @@ from scaler.serialize.payload import SCALARS
 class SharedArguments:
     """Of one map, whose items it looks at once."""
 
-    def __init__(self, items: Sequence[Any], spread: bool | None, arguments: Arguments, name: str) -> None:
+    def __init__(self, items: Sequence[Any], spread: bool | None, uploads: Uploads, name: str) -> None:
         """`spread` as in `MapSender.send`; `name` is the function's.
 
         Blocks while values are written. Raises `SerializationError`, `StoreFull`, `ConnectionFailed`.
@@ -22,7 +22,7 @@ class SharedArguments:
         #: by the `id()` of the argument, which the items keep
         self._stored: dict[int, StoredValue] = {}
         for value in _repeated(_arguments_in(items, spread)):
-            stored = arguments.store_large(value, f"an argument of {name}")
+            stored = uploads.keep_large(value, f"an argument of {name}")
             if stored is not None:
                 self._stored[id(value)] = stored
 

@@ -1,20 +1,26 @@
-"""Submitting single calls: arguments are looked at, and the call is queued with its future."""
+"""Submitting single calls, which are queued with their futures, and objects that many calls use."""
 
 from __future__ import annotations
 
 from concurrent.futures import CancelledError
 from typing import Any
 
+from scaler.client.core import events as ev
 from scaler.client.core.batching import QueuedCall
-from scaler.client.core.task_template import TaskTemplate
+from scaler.client.core.task_template import TaskTemplate, check_size
 from scaler.client.future import Future
 from scaler.client.io.driver import SessionDriver
 from scaler.client.liveness import Liveness
+from scaler.client.reference import ObjectRef
 from scaler.client.values.arguments import Arguments
 from scaler.client.values.remembered import StoredValue
+from scaler.client.values.uploads import Uploads
+from scaler.client.values.value_codec import ValueCodec
 from scaler.client.waiting.owner import ClientOwner
 from scaler.graph import RemoteValue
-from scaler.serialize.call import AnySerializer, Slot
+from scaler.protocol.messages import INLINE_LIMIT
+from scaler.serialize.call import Slot
+from scaler.serialize.outofband import joined
 from scaler.serialize.payload import SCALARS
 
 #: strings and bytes longer than this are not pickled together with other rows' arguments
@@ -30,14 +36,17 @@ class Submission:
         liveness: Liveness,
         owner: ClientOwner,
         arguments: Arguments,
-        serializer: AnySerializer | None,
+        uploads: Uploads,
+        codec: ValueCodec,
     ) -> None:
         self._driver = driver
         self._liveness = liveness
         self._owner = owner
         self._arguments = arguments
+        self._uploads = uploads
+        self._pack = codec.pack
         #: rows of scalars may be pickled together
-        self.is_pickling = serializer is None
+        self.is_pickling = codec.serializer is None
         self._queue = driver.submit
 
     def submit(self, template: TaskTemplate, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Future:
@@ -70,6 +79,19 @@ class Submission:
         future = Future(self._owner)
         future.fail(error.with_traceback(None))  # which has what was to be packed
         return future
+
+    def send_object(self, value: Any, name: str | None) -> ObjectRef:
+        """Send an object that many tasks use; what stands for it. Blocks and raises like `Client.send_object`."""
+        self._liveness.check()
+        what = f"the object {name or type(value).__name__}"
+        packed = self._pack(value)
+        object_id = self._uploads.store(value, packed, self._pack, what) if packed.size >= INLINE_LIMIT else None
+        if object_id is None:
+            payload = joined(packed, value)
+            check_size(len(payload), self._driver.welcome.limit, what)
+            object_id = self._driver.take_id()
+            self._driver.flush(ev.Announce(object_id, payload))
+        return ObjectRef(self._owner, object_id, packed.size, name)
 
     def _submit_by_itself(
         self, template: TaskTemplate, args: tuple[Any, ...], kwargs: dict[str, Any], future: Future

@@ -11,8 +11,8 @@ from scaler.client.core.options import Options, with_root
 from scaler.client.core.task_template import TaskTemplate, check_size
 from scaler.client.io.driver import SessionDriver
 from scaler.client.liveness import Liveness
-from scaler.client.values.arguments import Arguments
 from scaler.client.values.remembered import StoredValue
+from scaler.client.values.uploads import Uploads
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.function import Captured, FunctionCache
@@ -33,14 +33,14 @@ class Templates:
         self,
         driver: SessionDriver,
         liveness: Liveness,
-        arguments: Arguments,
+        uploads: Uploads,
         serializer: AnySerializer | None,
         root: Callable[[], int] | None = None,
     ) -> None:
         """`root` of a client inside a worker: says for which root's sake it is asked for something now."""
         self._driver = driver
         self._liveness = liveness
-        self._arguments = arguments
+        self._uploads = uploads
         self._root = root
         self._functions = FunctionCache(serializer, large=INLINE_LIMIT)
         self._capture = self._functions.capture
@@ -80,7 +80,7 @@ class Templates:
         self._liveness.check()
         limit, what = self._driver.welcome.limit, f"the function {captured.name}"
         if captured.packed is not None:
-            stored = self._arguments.keep(function, captured.packed, self._functions.pack, what)
+            stored = self._uploads.keep(function, captured.packed, self._functions.pack, what)
             if stored is not None:
                 captured.packed = None
                 return self._of_stored(captured, function, options, stored)

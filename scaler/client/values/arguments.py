@@ -7,18 +7,16 @@ the message as far as that may be long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from scaler.client.core.task_template import check_size
-from scaler.client.io.io_thread import IOThread
-from scaler.client.values.remembered import StoredValue
 from scaler.client.values.uploads import Uploads
 from scaler.client.values.value_codec import ValueCodec
 from scaler.errors import SerializationError
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.serialize.call import Slot, encode_call
-from scaler.serialize.outofband import Packed, pack_large
+from scaler.serialize.outofband import pack_large
 from scaler.serialize.payload import SCALARS
 
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
@@ -27,11 +25,10 @@ _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 class Arguments:
     """Any thread, the I/O thread too."""
 
-    def __init__(self, codec: ValueCodec, uploads: Uploads, io_thread: IOThread) -> None:
+    def __init__(self, codec: ValueCodec, uploads: Uploads) -> None:
         self._codec = codec
         self._serializer = codec.serializer
         self._uploads = uploads
-        self._io_thread = io_thread
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, needs: list[Any], limit: int) -> bytes:
         """The payload of a row; `needs` gets what was stored. `name` is the function's.
@@ -42,7 +39,6 @@ class Arguments:
         size = _size_of((*args, *kwargs.values()) if kwargs else args)
         payload = self._small(args, kwargs, name, size) if size < INLINE_LIMIT else None
         if payload is None:
-            self._io_thread.step_aside()
             args, kwargs = self._take_out(args, kwargs, name, needs)
             payload = encode_call(args, kwargs, self._serializer, name)
             check_size(len(payload), limit, f"the arguments of {name} ")
@@ -68,7 +64,7 @@ class Arguments:
             slot = slots.get(id(value))
             if slot is not None:
                 return slot
-            stored = self.store_large(value, f"argument {place!r} of {name}")
+            stored = self._uploads.keep_large(value, f"argument {place!r} of {name}")
             if stored is None:
                 return value
             slot = slots[id(value)] = Slot(len(needs))
@@ -79,35 +75,6 @@ class Arguments:
             tuple([stand_in(place, value) for place, value in enumerate(args)]),
             {key: stand_in(key, value) for key, value in kwargs.items()},
         )
-
-    def store_large(self, value: Any, what: str) -> StoredValue | None:
-        """An argument as an object, if it is large and there is a store; it is written unless it is stored already.
-
-        `what` names it for messages. Blocks while it is written. Raises `SerializationError`, `StoreFull`,
-        `ConnectionFailed`.
-        """
-        kind = type(value)
-        if kind is Slot or (kind in SCALARS and not ((kind is str or kind is bytes) and len(value) >= INLINE_LIMIT)):
-            return None
-        try:
-            packed = self._codec.pack(value)
-        except SerializationError as error:
-            raise SerializationError(f"{what}: {error}") from error.__cause__
-        return self._uploads.keep(value, packed, self._codec.pack, what) if packed.size >= INLINE_LIMIT else None
-
-    def keep(self, value: Any, packed: Packed, pack: Callable[[Any], Packed], what: str) -> StoredValue | None:
-        """Store a value that may be given again, unless it is stored; None if there is no store at all.
-
-        `pack` packs it again, `what` names it for messages. Blocks while it is written. Raises `StoreFull`,
-        `ConnectionFailed`.
-        """
-        self._io_thread.step_aside()
-        return self._uploads.keep(value, packed, pack, what)
-
-    def store(self, value: Any, packed: Packed, pack: Callable[[Any], Packed], what: str) -> int | None:
-        """Store a value that is not given again; its object id, to be released by the caller. Otherwise like `keep`."""
-        self._io_thread.step_aside()
-        return self._uploads.store(value, packed, pack, what)
 
 
 def _size_of(values: Iterable[Any]) -> int:

@@ -11,20 +11,34 @@ from scaler.client.io.driver import SessionDriver
 from scaler.client.values.content import Content, Key, key_of
 from scaler.client.values.remembered import RememberedValues, SentObject, StoredValue
 from scaler.client.values.stores import Stores
-from scaler.errors import ObjectLost
+from scaler.client.values.value_codec import ValueCodec
+from scaler.errors import ObjectLost, SerializationError
+from scaler.protocol.messages import INLINE_LIMIT
+from scaler.serialize.call import Slot
 from scaler.serialize.outofband import Packed
+from scaler.serialize.payload import SCALARS
 
 #: bytes that are written before `keep` has a look at what can go
 LOOK_BYTES = 64 << 20
 
 
 class Uploads:
-    """Any thread but the I/O thread, where it isn't said: methods block while something is written."""
+    """Any thread. `keep`, `store` and `restore` block while something is written."""
 
-    def __init__(self, driver: SessionDriver, stores: Stores, remembered: RememberedValues) -> None:
+    def __init__(
+        self,
+        driver: SessionDriver,
+        stores: Stores,
+        remembered: RememberedValues,
+        codec: ValueCodec,
+        step_aside: Callable[[], None],
+    ) -> None:
+        """`step_aside`: the calling thread may be going to block, and is not the I/O thread any more."""
         self._driver = driver
         self._stores = stores
         self._remembered = remembered
+        self._codec = codec
+        self._step_aside = step_aside
         #: bytes that were written since `keep` had a look, about
         self._unlooked = 0
 
@@ -33,6 +47,7 @@ class Uploads:
 
         `pack` packs it again. `what` names it for messages. Raises `StoreFull`, `ConnectionFailed`.
         """
+        self._step_aside()
         if self._unlooked > LOOK_BYTES:
             self._unlooked = 0
             self._remembered.forget_unneeded()
@@ -46,11 +61,27 @@ class Uploads:
                 self._remembered.replace(entry, self._send(packed, key, pack, what), value)
             return self._remembered.use(entry, value)
 
+    def keep_large(self, value: Any, what: str) -> StoredValue | None:
+        """An argument as an object, if it is large and there is a store; it is written unless it is stored already.
+
+        `what` names it for messages. Blocks while it is written. Raises `SerializationError`, `StoreFull`,
+        `ConnectionFailed`.
+        """
+        kind = type(value)
+        if kind is Slot or (kind in SCALARS and not ((kind is str or kind is bytes) and len(value) >= INLINE_LIMIT)):
+            return None
+        try:
+            packed = self._codec.pack(value)
+        except SerializationError as error:
+            raise SerializationError(f"{what}: {error}") from error.__cause__
+        return self.keep(value, packed, self._codec.pack, what) if packed.size >= INLINE_LIMIT else None
+
     def store(self, value: Any, packed: Packed, pack: Callable[[Any], Packed], what: str) -> int | None:
         """Store a value that is not looked for again, and keep it; its object id, to be released by the caller.
 
         None if there is no store at all. Raises like `keep`.
         """
+        self._step_aside()
         content = Content(packed)
         object_id = self._driver.take_id()
         written = self._stores.write(object_id, packed, what)
