@@ -45,10 +45,7 @@ class Reactor:
             ev.CancelRefused: lambda effect: resolver.refuse_cancel(effect.tokens),
             ev.ClaimGranted: self._grant,
             ev.ClaimRefused: lambda effect: claims.refuse(effect.tokens),
-            ev.StoreAnswered: provider.carry_out,
-            ev.StoresRenewed: provider.carry_out,
-            ev.ProvideObject: provider.carry_out,
-            ev.RestoreObjects: provider.carry_out,
+            **provider.handlers,
             ev.Printed: self._print,
             ev.RequestAnswered: lambda effect: reply.arrive(effect.message),
         }

@@ -37,7 +37,7 @@ class Client:
         background: Any = SimpleNamespace(run=lambda call: call())
         driver: Any = self.driver
         self.provider = ValueProvider(driver, codec, stores, SimpleNamespace(), background)  # type: ignore[arg-type]
-        self.driver.react = self.provider.carry_out
+        self.driver.react = lambda effect: self.provider.handlers[type(effect)](effect)
 
     def asked(self) -> ObjectAnnounce:
         """The scheduler asks for the row's value: what it is told."""

@@ -42,16 +42,13 @@ class ValueProvider:
         self._tidied = 0.0
         #: packs and stores what the scheduler asks for
         self._background = background
-        self._handlers: dict[type, Callable[[Any], None]] = {
+        #: by kind of effect: does what it says, now or on the thread in the background
+        self.handlers: dict[type, Callable[[Any], None]] = {
             ev.StoreAnswered: lambda effect: stores.take_answer(effect.message),
             ev.StoresRenewed: lambda effect: stores.renew(effect.kept),
             ev.ProvideObject: lambda effect: background.run(partial(self._provide, effect.id)),
             ev.RestoreObjects: lambda effect: background.run(partial(uploads.restore, effect.objects)),
         }
-
-    def carry_out(self, effect: ev.Effect) -> None:
-        """Do what it says, now or on the thread in the background."""
-        self._handlers[type(effect)](effect)
 
     def tidy(self) -> None:
         """Let go of values that cannot be given again. On the I/O thread, about twice a second."""
