@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from scaler.client.future import Future
 from scaler.client.liveness import CLOSED
@@ -13,42 +13,8 @@ from scaler.client.parts import ClientParts
 from scaler.errors import ClientClosed, ScalerError
 
 
-class Scope(Protocol):
-    """Of one client and its views. Any thread."""
-
-    @property
-    def submit(self) -> Callable[..., Future]:
-        """What submits a call, as of the `Submission`."""
-        ...
-
-    @property
-    def is_closed(self) -> bool:
-        """It has left, or the session is over."""
-        ...
-
-    def check(self) -> None:
-        """Raise `ClientClosed` if it has left; where the session is over its own parts say so."""
-        ...
-
-    def note(self, futures: Iterable[Future]) -> None:
-        """These were made by it, and not by `submit`."""
-        ...
-
-    def clear(self) -> None:
-        """Cancel all that is under way, what runs, too. Blocks until the scheduler has answered, for seconds."""
-        ...
-
-    def leave(self, is_fetching: bool) -> None:
-        """Take back what is under way, and be closed; blocks like `clear`. Fetch what would be lost by that first."""
-        ...
-
-    def leave_at_once(self) -> None:
-        """`leave` for somebody who was interrupted: blocks for a moment."""
-        ...
-
-
 class WholeSession:
-    """All of a session: a `Scope` that ends it, and forgets what it has sent."""
+    """All of a session, of one client and its views: leaving it ends the session. Any thread."""
 
     __slots__ = ("_parts",)
 
@@ -57,31 +23,40 @@ class WholeSession:
 
     @property
     def submit(self) -> Callable[..., Future]:
+        """What submits a call, as of the `Submission`."""
         return self._parts.submission.submit
 
     @property
     def is_closed(self) -> bool:
+        """It has left, or the session is over."""
         return self._parts.liveness.is_closed
 
     def check(self) -> None:
-        """As of a `Scope`."""
+        """Raise `ClientClosed` if it has left; where the session is over its own parts say so."""
 
     def note(self, futures: Iterable[Future]) -> None:
-        """As of a `Scope`."""
+        """These were made by it, and not by `submit`."""
 
     def clear(self) -> None:
-        """As of a `Scope`; all objects and functions at the cluster are forgotten as well."""
+        """Cancel all that is under way, what runs, too. Blocks until the scheduler has answered, for seconds.
+
+        All objects and functions at the cluster are forgotten as well.
+        """
         self._parts.lifetime.clear(self._parts.templates.forget, self._parts.uploads.clear)
 
     def leave(self, is_fetching: bool) -> None:
+        """Take back what is under way, and be closed; blocks like `clear`. Fetch what would be lost by that first."""
         self._parts.lifetime.disconnect(is_fetching)
 
     def leave_at_once(self) -> None:
+        """`leave` for somebody who was interrupted: blocks for a moment."""
         self._parts.lifetime.leave_at_once()
 
 
 class PartOfSession:
-    """What was submitted through one of the clients that share a session: a `Scope` that ends nothing of the others."""
+    """What was submitted through one of the clients that share a session; has what `WholeSession` has, and ends nothing
+    of the others.
+    """
 
     __slots__ = ("_futures", "_has_left", "_parts")
 
@@ -115,7 +90,7 @@ class PartOfSession:
                 self._parts.owner.cancel(futures, force=True)
 
     def leave(self, is_fetching: bool) -> None:
-        """As of a `Scope`; as the session goes on nothing would be lost."""
+        """As the session goes on nothing would be lost."""
         self._has_left = True
         self.clear()
 
@@ -126,3 +101,6 @@ class PartOfSession:
     def _under_way(self) -> list[Future]:
         found = [known() for known in self._futures.valuerefs()]  # which other threads may add to meanwhile
         return [future for future in found if future is not None and not future.done()]
+
+
+Scope = WholeSession | PartOfSession
