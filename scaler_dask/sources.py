@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from scaler import Client as Engine
 from scaler import ObjectRef
@@ -12,39 +12,8 @@ from scaler.extension import Future as EngineFuture
 from scaler_dask.frames import with_frames
 
 
-class Source(Protocol):
-    """One place that a value comes from. Any thread may ask it; only `value` and `error` block."""
-
-    @property
-    def status(self) -> str:
-        """One of pending, finished, error, cancelled. Brings no value here."""
-        ...
-
-    @property
-    def done(self) -> bool:
-        """Whether it is known how it ends."""
-        ...
-
-    @property
-    def argument(self) -> Any:
-        """What the engine's tasks are given for the value. Raises what has been instead of it."""
-        ...
-
-    def value(self, timeout: float | None) -> Any:
-        """The value, which nobody else has; raises like `result` of the engine's futures."""
-        ...
-
-    def error(self, timeout: float | None) -> BaseException | None:
-        """What the task has raised, or None; raises CancelledError and TimeoutError."""
-        ...
-
-    def call_when_done(self, callback: Callable[[], None]) -> None:
-        """Call this, from any thread, when it is done; at once if it is."""
-        ...
-
-
 class TaskValue:
-    """What a task returns, or has raised."""
+    """What a task returns, or has raised. Any thread may ask it, as all sources; only `value` and `error` block."""
 
     __slots__ = ("future",)
 
@@ -53,6 +22,7 @@ class TaskValue:
 
     @property
     def status(self) -> str:
+        """One of pending, finished, error, cancelled. Brings no value here."""
         future = self.future
         if not future.done():
             return "pending"
@@ -65,13 +35,16 @@ class TaskValue:
 
     @property
     def done(self) -> bool:
+        """Whether it is known how it ends."""
         return self.future.done()
 
     @property
     def argument(self) -> Any:
+        """What the engine's tasks are given for the value. Raises what has been instead of it."""
         return self.future
 
     def value(self, timeout: float | None) -> Any:
+        """The value, which nobody else has; raises like `result` of the engine's futures."""
         left = timeout if self.future.done() else self.future.wait_until_done(timeout)
         error = None if self.future.is_stored else self.future.exception(0)
         if error is None:
@@ -82,9 +55,11 @@ class TaskValue:
             del error  # whose traceback keeps this frame
 
     def error(self, timeout: float | None) -> BaseException | None:
+        """What the task has raised, or None; raises CancelledError and TimeoutError."""
         return self.future.exception(timeout)
 
     def call_when_done(self, callback: Callable[[], None]) -> None:
+        """Call this, from any thread, when it is done; at once if it is."""
         self.future.add_done_callback(lambda _: callback())
 
 
@@ -171,3 +146,6 @@ class NoValue(_Ended):
         return concurrent.futures.CancelledError(
             f"{self._key!r} was cancelled, itself or with all else by `restart`: submit the task anew"
         )
+
+
+Source = TaskValue | SentValue | LocalValue | NoValue
