@@ -38,14 +38,14 @@ def wait(futures: Any, timeout: float | str | None = None, return_when: str = "A
     if any(handle.client is not None and handle.client.asynchronous for handle in handles):
         return _wait_async(handles, seconds, return_when)
     enough = Gate()
-    watch = watch_all([handle.state for handle in handles], return_when, enough.open)
+    end_watch = watch_all([handle.state for handle in handles], return_when, enough.open)
     try:
         with taken_back_at_interrupt(lambda: handles):
             if not enough.wait(seconds):
                 left = sum(not handle.done() for handle in handles)
                 raise TimeoutError(f"{left} of {len(handles)} futures did not end in time")
     finally:
-        watch.end()
+        end_watch()
     return _sorted_out(handles)
 
 

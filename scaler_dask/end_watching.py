@@ -10,29 +10,11 @@ from functools import partial
 from scaler_dask.future_state import FutureState
 
 
-class Watch:
-    """Callbacks that can be taken back. Used by one thread; the callbacks are called by any."""
-
-    def __init__(self) -> None:
-        self._callbacks: list[tuple[FutureState, Callable[[], None]]] = []
-
-    def add(self, state: FutureState, callback: Callable[[], None]) -> None:
-        """Call this when that has ended; at once if it has."""
-        self._callbacks.append((state, callback))
-        state.watch(callback)
-
-    def end(self) -> None:
-        """Call none any more."""
-        for state, callback in self._callbacks:
-            state.unwatch(callback)
-
-
-def watch_all(states: Sequence[FutureState], return_when: str, announce: Callable[[], None]) -> Watch:
-    """Call `announce` when enough of them have ended, unless the watch is ended before.
+def watch_all(states: Sequence[FutureState], return_when: str, announce: Callable[[], None]) -> Callable[[], None]:
+    """Call `announce` when enough of them have ended; what is returned ends the watch: it is called no more.
 
     `return_when`: ALL_COMPLETED, FIRST_COMPLETED, or FIRST_EXCEPTION, for which one that was cancelled counts, too.
     """
-    watch = Watch()
     left = len(states)
     lock = threading.Lock()
 
@@ -48,9 +30,15 @@ def watch_all(states: Sequence[FutureState], return_when: str, announce: Callabl
 
     if not states:
         announce()
-    for state in states:
-        watch.add(state, partial(ended, state))
-    return watch
+    watched = [(state, partial(ended, state)) for state in states]
+    for state, callback in watched:
+        state.watch(callback)
+
+    def end() -> None:
+        for state, callback in watched:
+            state.unwatch(callback)
+
+    return end
 
 
 async def until_ended(states: Sequence[FutureState], return_when: str = "ALL_COMPLETED") -> None:
@@ -64,11 +52,11 @@ async def until_ended(states: Sequence[FutureState], return_when: str = "ALL_COM
         except RuntimeError:  # the loop is closed
             pass
 
-    watch = watch_all(states, return_when, announce)
+    end_watch = watch_all(states, return_when, announce)
     try:
         await enough
     finally:
-        watch.end()
+        end_watch()
 
 
 def wake(waiter: asyncio.Future[None]) -> None:
