@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from dask.base import tokenize
@@ -13,7 +12,7 @@ from dask.utils import funcname
 from scaler import Client as Engine
 from scaler.extension import Future as EngineFuture
 from scaler.extension import submit_call
-from scaler_dask.future_arguments import FoundFutures, find_futures, submit_call_of_futures
+from scaler_dask.future_arguments import find_futures, submit_call_of_futures
 from scaler_dask.future_state import FutureState
 from scaler_dask.keyed_future import Future, registered
 from scaler_dask.plugins import Plugins
@@ -22,43 +21,34 @@ from scaler_dask.sources import TaskValue
 from scaler_dask.worker_functions import awaited
 
 
-class CallFutures:
-    """Submits calls for one client. Blocks only while a large argument is written to a store."""
-
-    def __init__(self, registry: Registry, plugins: Plugins) -> None:
-        self._registry = registry
-        self._plugins = plugins
-
-    def of_call(
-        self, session: Engine, key: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Future:
-        """The future of a call: the one that its key stands for, or of one that is submitted to this session."""
-        known = self._registry.get(key)
-        if known is not None and known.status != "cancelled":
-            return Future(known.key, self._registry.owner, known)
-
-        found = find_futures(args, kwargs)
-        submit = partial(_submit, self._plugins, session, key, function, args, kwargs, found)
-        arguments = () if found is None else found.states
-        return registered(self._registry, FutureState(key, TaskValue(submit()), submit, arguments))
-
-
-def _submit(
+def future_of_call(
+    registry: Registry,
     plugins: Plugins,
     session: Engine,
     key: Any,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    found: FoundFutures | None,
-) -> EngineFuture:
-    function = awaited(function)
-    wrap = plugins.wrap
-    if wrap is not None:
-        function = wrap(function)
-    if found is None:
-        return submit_call(session, function, args, kwargs)
-    return submit_call_of_futures(session, key, function, found)
+) -> Future:
+    """The future of a call: the one that its key stands for, or of one that is submitted to this session.
+
+    Blocks only while a large argument is written to a store.
+    """
+    known = registry.get(key)
+    if known is not None and known.status != "cancelled":
+        return Future(known.key, registry.owner, known)
+    found = find_futures(args, kwargs)
+
+    def submit() -> EngineFuture:
+        called = awaited(function)
+        if plugins.wrap is not None:
+            called = plugins.wrap(called)
+        if found is None:
+            return submit_call(session, called, args, kwargs)
+        return submit_call_of_futures(session, key, called, found)
+
+    arguments = () if found is None else found.states
+    return registered(registry, FutureState(key, TaskValue(submit()), submit, arguments))
 
 
 def key_of_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> str:

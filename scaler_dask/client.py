@@ -30,7 +30,7 @@ from scaler import Client as Engine
 from scaler import ClientClosed, Executor
 from scaler.extension import serializer_of, shared_client
 from scaler_dask import absent, cluster_info, default_scheduler, every_worker, worker_functions
-from scaler_dask.call_futures import CallFutures, key_of_call, keys_of_map
+from scaler_dask.call_futures import future_of_call, key_of_call, keys_of_map
 from scaler_dask.collection_futures import CollectionFutures, holds_collection
 from scaler_dask.completion import as_completed, wait
 from scaler_dask.dask_versions import is_called_by_persist
@@ -93,7 +93,6 @@ class Client:
         self._status = "newly-created"
         self._registry = Registry(self)
         self._plugins = Plugins()
-        self._calls = CallFutures(self._registry, self._plugins)
         #: of `get_task_stream`, from its first call on
         self._stream: TaskStream | None = None
         #: what nobody waits for, and what the end of this waits for
@@ -179,7 +178,7 @@ class Client:
         engine = self._engine_with(resources, retries, priority)
         if key is None:
             key = key_of_call(func, args, kwargs, pure)
-        return self._calls.of_call(engine, key, func, args, kwargs)
+        return future_of_call(self._registry, self._plugins, engine, key, func, args, kwargs)
 
     def map(
         self, func: Callable[..., Any], *iterables: Iterable[Any], key: Any = None, workers: Any = None,
@@ -196,7 +195,8 @@ class Client:
         engine = self._engine_with(resources, retries, priority)
         rows = list(zip(*iterables, strict=False))
         keys = keys_of_map(func, rows, kwargs, pure, key)
-        return [self._calls.of_call(engine, name, func, row, kwargs) for row, name in zip(rows, keys, strict=True)]
+        future_of = partial(future_of_call, self._registry, self._plugins, engine)
+        return [future_of(name, func, row, kwargs) for row, name in zip(rows, keys, strict=True)]
 
     def _engine_with(self, resources: Any, retries: Any, priority: Any) -> Engine:
         self._check_open()
