@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
@@ -33,6 +33,8 @@ TYPE_CHECKING = False  # as in `scaler`
 if TYPE_CHECKING:
     from scaler.executor.initializer_failed import InitializerFailed
     from scaler.provisioning.cluster import Cluster
+
+_Sent = TypeVar("_Sent")
 
 #: where the standard executors say that an initializer has failed
 _log = logging.getLogger("concurrent.futures")
@@ -94,17 +96,21 @@ class Runner:
         def submit(*args: Any) -> Future:
             nonlocal captured
             if captured is None:
-                captured = self._capture(fn)
+                captured = self._told_of(partial(self._capture, fn))
             return self._submit(fn, captured, args, {})
 
         return submit
 
     def _capture(self, fn: Callable[..., Any]) -> TaskTemplate:
+        prepared = self._prepared(fn)
+        return prepared if isinstance(prepared, TaskTemplate) else capture_function(self.client, prepared)
+
+    def _told_of(self, send: Callable[[], _Sent]) -> _Sent:
+        """What this returns; it counts as a call that is being sent meanwhile."""
         calls, token = self.ending.calls, object()
         try:
             calls.begin(token)
-            prepared = self._prepared(fn)
-            return prepared if isinstance(prepared, TaskTemplate) else capture_function(self.client, prepared)
+            return send()
         finally:
             calls.sending.pop(token, None)
             calls.end()
@@ -118,15 +124,13 @@ class Runner:
 
     def submit_map(self, fn: Callable[..., Any], items: list[Any], single: bool, chunksize: int) -> MapJob:
         """Send the items of a map in blocks: arguments if they are `single`, else tuples of arguments."""
-        calls, token = self.ending.calls, object()
-        try:
-            calls.begin(token)
+
+        def send() -> MapJob:
             job = submit_map(self.client, self._without_object(fn), items, single, chunksize, fails_apart=True)
-            calls.keep_map(job)
-        finally:
-            calls.sending.pop(token, None)
-            calls.end()
-        return job
+            self.ending.calls.keep_map(job)
+            return job
+
+        return self._told_of(send)
 
     def _without_object(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """What to submit instead of `fn`, if it is an object or has one that must not be kept."""
