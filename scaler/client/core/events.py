@@ -240,9 +240,6 @@ class StoreAnswered:
 class Printed:
     """A task of this client printed something."""
 
-    row: int
-    #: of its function
-    name: str
     #: 1 for stdout, 2 for stderr, `WARNINGS` for a warning as JSON
     stream: int
     text: str

@@ -115,7 +115,7 @@ class SessionCore:
             TaskRunning: endings.take_running,
             TaskClaimResponse: endings.take_claims,
             TaskHold: self._task_hold,
-            TaskOutput: lambda m: [Printed(m.row, m.name, m.stream, m.text)],
+            TaskOutput: lambda m: [Printed(m.stream, m.text)],
             ObjectRequest: self._object_request,
             ObjectResponse: lambda m: [StoreAnswered(m)],
             StoreOffers: lambda m: [StoreAnswered(m)],
