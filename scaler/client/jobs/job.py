@@ -7,7 +7,7 @@ import operator
 import pickle
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from scaler.client.jobs.files import JobFiles
@@ -57,20 +57,14 @@ class JobState:
         return (self.done + self.failed + self.cancelled) / self.rows if self.rows else float(self.ended is not None)
 
 
+#: what an answer has by its own names: all but the job's
+_NAMES = [each.name for each in fields(JobState)][1:]
+
+
 def states_in(answer: JobAnswer) -> list[JobState]:
     """What an answer says of jobs."""
-    states = []
-    for line in answer.text.split("\n") if answer.text else ():
-        said = json.loads(line)
-        states.append(
-            JobState(
-                said["job"], said["owner"], said["state"], said["function"], said["rows"], said["done"],
-                said["failed"], said["cancelled"], said["created"], said["ended"], said["bytes"], said["spans"],
-                said["trouble"], said["waits"],
-                said["file_bytes"], said["files"],
-            )
-        )  # fmt: skip
-    return states
+    said = [json.loads(line) for line in answer.text.split("\n") if line]
+    return [JobState(each["job"], **{name: each[name] for name in _NAMES}) for each in said]
 
 
 class Job:

@@ -32,24 +32,21 @@ class Submission:
         #: the scheduler may have heard of it
         self._has_said = False
 
-    def add(self, part: Part, key: str = "") -> int:
-        """Submit a part; the number of its first row in the job. Returns once it is on disk."""
-        key = key or str(self._sent)
+    def add(self, part: Part) -> None:
+        """Submit a part. Returns once it is on disk."""
+        self.add_all([(part, str(self._sent))])
         self._sent += 1
-        counts, frames = _as_frames(part.messages)
-        return self._say(key, counts, frames, is_last=False)
 
     def add_all(self, parts: Sequence[tuple[Part, str]]) -> list[int]:
-        """Submit parts with their keys, all at once; the numbers of their first rows, when they are on disk."""
-        said = []
-        for part, key in parts:
-            counts, frames = _as_frames(part.messages)
-            said.append(self._fields(key, counts, frames, is_last=False))
+        """Submit parts with their keys, all at once; the numbers of their first rows when they are on disk."""
+        self._has_said = True
+        said = [self._fields(key, *_as_frames(part.messages), is_last=False) for part, key in parts]
         return [answer.next for answer in self._session.submit_all(said)]
 
     def complete(self) -> None:
         """No more parts come."""
-        self._say("", [], [], is_last=True)
+        self._has_said = True
+        self._session.submit_all([self._fields("", [], [], is_last=True)])
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:
@@ -69,12 +66,7 @@ class Submission:
             with contextlib.suppress(ScalerError):
                 self._session.ask("delete", self._name, token=self.token)
 
-    def _say(self, key: str, counts: list[int], frames: list[Frame], is_last: bool) -> int:
-        (answer,) = self._session.submit_all([self._fields(key, counts, frames, is_last)])
-        return answer.next
-
     def _fields(self, key: str, counts: list[int], frames: list[Frame], is_last: bool) -> dict[str, Any]:
-        self._has_said = True
         return {
             "name": self._name, "owner": self._owner, "token": self.token, "key": key, "joins": self._joins,
             "is_last": is_last, "counts": u32(counts), "bodies": [self._note, *frames],
