@@ -56,7 +56,18 @@ def pack(value: Any, prefix: bytes = b"") -> Packed:
     >>> len(inband) < 100, buffers[0].nbytes
     (True, 100000)
     """
-    return _parts(value, prefix)
+    if type(value) in _BYTES and len(value) >= SMALL:
+        value = _Plain(value)
+    buffers: list[memoryview] = []
+    stream = io.BytesIO()
+    if prefix:
+        stream.write(prefix)
+    try:
+        # by position, which is faster: fix_imports, buffer_callback
+        ReferencePickler(stream, PROTOCOL, True, partial(keep_in, buffers)).dump(value)
+    except Exception:
+        return _parts_by_value(value, prefix)
+    return Packed(stream.getvalue(), buffers)
 
 
 def pickles_of(values: Iterable[Any]) -> list[bytes] | None:
@@ -96,7 +107,7 @@ def pack_large(value: Any, limit: int, prefix: bytes = b"") -> bytes | Packed:
     >>> pack_large([1, 2], 100) == dumps([1, 2])
     True
     """
-    packed = _parts(value, prefix)
+    packed = pack(value, prefix)
     if not packed.buffers and len(packed.inband) < limit:
         return packed.inband
     return packed if packed.size >= limit else dumps(value, prefix)
@@ -110,21 +121,6 @@ def unpack(inband: bytes | memoryview, buffers: Iterable[Any] = ()) -> Any:
 def joined(packed: Packed, value: Any) -> bytes:
     """Return one pickle without buffers of a value that is small after all."""
     return dumps(value) if packed.buffers else packed.inband
-
-
-def _parts(value: Any, prefix: bytes) -> Packed:
-    if type(value) in _BYTES and len(value) >= SMALL:
-        value = _Plain(value)
-    buffers: list[memoryview] = []
-    stream = io.BytesIO()
-    if prefix:
-        stream.write(prefix)
-    try:
-        # by position, which is faster: fix_imports, buffer_callback
-        ReferencePickler(stream, PROTOCOL, True, partial(keep_in, buffers)).dump(value)
-    except Exception:
-        return _parts_by_value(value, prefix)
-    return Packed(stream.getvalue(), buffers)
 
 
 def _parts_by_value(value: Any, prefix: bytes) -> Packed:
