@@ -439,11 +439,11 @@ _connecting_lock = RenewedLock()
 
 
 def shared_client(address: str, serializer: AnySerializer | None = None, reconnect: float | None = None) -> Client:
-    """The client whose views pickled ones become: one for each process, address and serializer.
+    """The client whose views pickled ones become: one for each process, address and serializer. Do not close it.
 
-    One that has given its scheduler up is followed by another. Blocks until there is a connection, and raises like
-    `Client`. In a task, whose scheduler was there a moment ago, one that is gone is looked for as long as by a client
-    that had it.
+    Any thread may call this. One that has given its scheduler up is followed by another. Blocks until there is a
+    connection, and raises like `Client`. In a task, whose scheduler was there a moment ago, one that is gone is looked
+    for as long as by a client that had it.
     """
     key = (os.getpid(), address, key_of(serializer))
     with _connecting_lock.lock:

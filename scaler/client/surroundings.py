@@ -34,7 +34,10 @@ def address_around() -> str | None:
 
 
 def surrounding_address() -> str | None:
-    """The address of the cluster around the running task, else that in SCALER_ADDRESS; None if there is neither."""
+    """The address of the cluster around the running task, else that in SCALER_ADDRESS; None if there is neither.
+
+    Does not block. Raises `AddressError` if the variable holds none.
+    """
     address = address_around() or os.environ.get("SCALER_ADDRESS")
     return Address.parse(address).url if address else None
 

@@ -37,11 +37,14 @@ TYPE_CHECKING = False  # as in `scaler`
 if TYPE_CHECKING:
     from scaler.client import Future
     from scaler.client.callbacks import callback_of_task
+    from scaler.client.client import shared_client
     from scaler.client.core.task_template import TaskTemplate
     from scaler.client.future import as_ended, take_result
+    from scaler.client.surroundings import surrounding_address
     from scaler.client.waiting.map_job import MapJob
     from scaler.common.callback_thread import CallbackThread
     from scaler.common.gate import Gate
+    from scaler.common.interrupts import Uninterrupted, has_ended_program, is_interrupt, wait_in_steps
     from scaler.common.item_note import kept_for_note, note_item
     from scaler.common.renewed_lock import RenewedLock
     from scaler.extension.clients import (
@@ -51,14 +54,12 @@ if TYPE_CHECKING:
         is_inside_task,
         lifetime_of,
         serializer_of,
-        shared_client,
-        surrounding_address,
         surrounding_serializer,
         with_memmaps_shared,
     )
     from scaler.extension.clusters import begin_local_cluster
     from scaler.extension.in_worker import forget_run, run_once, task_root, worker_slot_lent
-    from scaler.extension.interrupts import Uninterrupted, abandon, has_ended_program, is_interrupt, wait_in_steps
+    from scaler.extension.interrupts import abandon
     from scaler.extension.prepared import PreparedFunctions
     from scaler.extension.submitting import (
         capture_function,
@@ -70,7 +71,8 @@ if TYPE_CHECKING:
         submit_map,
         with_warnings_kept,
     )
-    from scaler.extension.values import SCALAR_TYPES, fresh_function, name_of, pickled, pickled_if_small
+    from scaler.extension.values import SCALAR_TYPES, fresh_function, pickled, pickled_if_small
+    from scaler.serialize.function import name_of
     from scaler.serialize.module_globals import InSpace, SpaceBegins, begin_in_space
 
 __all__ = [
@@ -128,26 +130,30 @@ __all__ = [
 _NAMES = {
     "scaler.client": "Future",
     "scaler.client.callbacks": "callback_of_task",
+    "scaler.client.client": "shared_client",
     "scaler.client.core.task_template": "TaskTemplate",
     "scaler.client.future": "as_ended take_result",
+    "scaler.client.surroundings": "surrounding_address",
     "scaler.client.waiting.map_job": "MapJob",
     "scaler.common.callback_thread": "CallbackThread",
     "scaler.common.gate": "Gate",
+    "scaler.common.interrupts": "Uninterrupted has_ended_program is_interrupt wait_in_steps",
     "scaler.common.item_note": "kept_for_note note_item",
     "scaler.common.renewed_lock": "RenewedLock",
     "scaler.extension.clients": (
-        "FoundClient find_client host_for_tasks is_inside_task lifetime_of serializer_of shared_client "
-        "surrounding_address surrounding_serializer with_memmaps_shared"
+        "FoundClient find_client host_for_tasks is_inside_task lifetime_of serializer_of surrounding_serializer "
+        "with_memmaps_shared"
     ),
     "scaler.extension.clusters": "begin_local_cluster",
     "scaler.extension.in_worker": "forget_run run_once task_root worker_slot_lent",
-    "scaler.extension.interrupts": "Uninterrupted abandon has_ended_program is_interrupt wait_in_steps",
+    "scaler.extension.interrupts": "abandon",
     "scaler.extension.prepared": "PreparedFunctions",
     "scaler.extension.submitting": (
         "capture_function durable_calls fail_future failed_call issue_warnings submit_call submit_map "
         "with_warnings_kept"
     ),
-    "scaler.extension.values": "SCALAR_TYPES fresh_function name_of pickled pickled_if_small",
+    "scaler.extension.values": "SCALAR_TYPES fresh_function pickled pickled_if_small",
+    "scaler.serialize.function": "name_of",
     "scaler.serialize.module_globals": "InSpace SpaceBegins begin_in_space",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from scaler.client import Client, surroundings
-from scaler.client import client as clients
+from scaler.client import Client
+from scaler.client.client import parts_of, shared_client
 from scaler.client.lifetime import Lifetime
+from scaler.client.surroundings import surrounding_address
 from scaler.cluster import combo, embedded
 from scaler.serialize import mapped_files
 from scaler.serialize.call import AnySerializer
@@ -49,22 +50,6 @@ def find_client(
     return FoundClient(shared_client(address, serializer), False)
 
 
-def shared_client(address: str, serializer: AnySerializer | None = None) -> Client:
-    """The client of this process that all share who use the scheduler at `address`: do not close it.
-
-    Any thread may call this. Blocks until there is a connection, and raises like `scaler.Client`.
-    """
-    return clients.shared_client(address, serializer)
-
-
-def surrounding_address() -> str | None:
-    """The address of the cluster around the running task, else that in SCALER_ADDRESS; None if there is neither.
-
-    Does not block. Raises `AddressError` if the variable holds none.
-    """
-    return surroundings.surrounding_address()
-
-
 def host_for_tasks(address: str | None) -> str:
     """The address of this machine by which tasks of the cluster at `address` reach this process, as far as it can tell.
 
@@ -84,7 +69,7 @@ def surrounding_serializer() -> AnySerializer | None:
 
 def serializer_of(client: Client) -> AnySerializer | None:
     """The serializer that a client was given; None if it pickles. Does not block."""
-    parts, _ = clients.parts_of(client)
+    parts, _ = parts_of(client)
     return parts.serializer
 
 
@@ -95,7 +80,7 @@ def lifetime_of(client: Client) -> Lifetime:
     for a second at most. `pass_callback()`: if a callback of the client's futures has not ended some seconds after it
     began, results come without it from now on; it blocks until one of both, and not if none is being called.
     """
-    parts, _ = clients.parts_of(client)
+    parts, _ = parts_of(client)
     return parts.lifetime
 
 

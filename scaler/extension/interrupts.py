@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from scaler.client import Client, Future
 from scaler.client.client import parts_of
-from scaler.common.interrupts import Uninterrupted, has_ended_program, is_interrupt, wait_in_steps
 
 
 def abandon(client: Client, futures: Iterable[Future]) -> None:
@@ -16,6 +15,3 @@ def abandon(client: Client, futures: Iterable[Future]) -> None:
     """
     parts, _ = parts_of(client)
     parts.owner.abandon(futures)
-
-
-__all__ = ["Uninterrupted", "abandon", "has_ended_program", "is_interrupt", "wait_in_steps"]

@@ -1,4 +1,4 @@
-"""Names of functions and bytes of values, as the engine makes them."""
+"""Bytes of values and of functions, as the engine makes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.serialize.fresh_functions import fresh
-from scaler.serialize.function import name_of
 from scaler.serialize.outofband import pack_large
 from scaler.serialize.payload import SCALARS, dumps
 
@@ -36,6 +35,3 @@ def fresh_function(function: Callable[..., Any]) -> Callable[..., Any]:
     are, and so is what can't be pickled. What is submitted needs none of this.
     """
     return fresh(function)
-
-
-__all__ = ["SCALAR_TYPES", "fresh_function", "name_of", "pickled", "pickled_if_small"]
