@@ -88,17 +88,16 @@ class Contents:
 class _Attributes(Contents):
     """What an object has in its `__dict__`, which may be replaced."""
 
-    __slots__ = ("_names", "_owner")
+    __slots__ = ("_owner",)
 
     def __init__(self, owner: Any, attributes: dict[str, Any]) -> None:
         super().__init__(attributes)
         self._owner = owner
-        self._names = list(attributes)
 
     def __call__(self, _: str, default: Any) -> Any:
         try:
             attributes = _attribute(self._owner, "__dict__")
-            is_same = [*attributes] == self._names and all(map(is_, attributes.values(), self.items))
+            is_same = [*attributes] == self._keys and all(map(is_, attributes.values(), self.items))
             return self if is_same else default
         except (RuntimeError, AttributeError):
             return default
