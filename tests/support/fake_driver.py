@@ -50,9 +50,9 @@ class FakeDriver:
         """As `SessionDriver` does, but at once."""
         self.tell(ev.Release([object_id]))
 
-    def take_id(self) -> int:
+    def take_ids(self, count: int) -> int:
         """As `SessionDriver` does."""
-        return self.session.take_ids(1)
+        return self.session.take_ids(count)
 
     @property
     def announced(self) -> list[int]:

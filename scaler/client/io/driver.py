@@ -113,11 +113,6 @@ class SessionDriver:
             if self._effects:
                 self.wake()
 
-    def take_id(self) -> int:
-        """An id for an object; waits for the lock."""
-        with self.lock:
-            return self.session.take_ids(1)
-
     def take_ids(self, count: int) -> int:
         """The first of so many ids; waits for the lock."""
         with self.lock:

@@ -60,10 +60,6 @@ class JobIds:
         first, self._next = self._next, self._next + count
         return first
 
-    def take_id(self) -> int:
-        """Reserve an id."""
-        return self.take_ids(1)
-
     def flush(self) -> None:
         """Nothing is ever queued."""
 
@@ -133,7 +129,7 @@ class JobPacker:
 
     def _template(self, captured: Captured, function: Callable[..., Any]) -> tuple[TaskTemplate, ObjectAnnounce]:
         """The template of a part's rows, and what sends its function."""
-        template = TaskTemplate(captured, function, self._options, self._ids.take_id())
+        template = TaskTemplate(captured, function, self._options, self._ids.take_ids(1))
         return template, ObjectAnnounce(u64([template.object_id]), u8([INLINE]), [captured.payload])
 
     def _together(
@@ -149,7 +145,7 @@ class JobPacker:
         template, announce = self._template(captured, function)
         task = template.task(self._ids.take_ids(len(items)), len(items), TOGETHER)
         task.flags |= SPREAD if spread else 0
-        task.arguments = self._ids.take_id()
+        task.arguments = self._ids.take_ids(1)
         task.objects = u64([task.arguments])
         task.bodies = [payload]
         return Part([announce, task], len(items))

@@ -25,9 +25,6 @@ class Numbering(Protocol):
     def limit(self) -> int:
         """Bytes of a message that the scheduler takes."""
 
-    def take_id(self) -> int:
-        """Reserve an id."""
-
     def take_ids(self, count: int) -> int:
         """Reserve ids; the first of them."""
 
@@ -101,7 +98,7 @@ class GraphBatches:
         if unsent:
             self._numbering.flush()
             for value in unsent:  # that have failed before they were sent
-                value.id = value.id or self._numbering.take_id()
+                value.id = value.id or self._numbering.take_ids(1)
 
     def _constant(self, value: Any, keep: dict[int, Any], events: list[ev.Event]) -> int:
         """The id of a value that rows share: its own if it is in the cluster; stored if it is large, else announced."""
@@ -116,7 +113,7 @@ class GraphBatches:
                 return stored.id
         payload = joined(packed, value)
         check_size(len(payload), self._numbering.limit, "a value in the graph")
-        object_id = self._numbering.take_id()
+        object_id = self._numbering.take_ids(1)
         events.append(ev.Announce(object_id, payload))
         return object_id
 
@@ -130,4 +127,4 @@ class GraphBatches:
                 return object_id, None
         payload = encode_entries(run.entries) if packed.buffers else packed.inband
         check_size(len(payload), self._numbering.limit, f"a part of the graph ({names})")
-        return self._numbering.take_id(), payload
+        return self._numbering.take_ids(1), payload

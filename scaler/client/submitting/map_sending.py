@@ -183,7 +183,7 @@ class MapSender:
             driver.announce(template)
             task = template.task(driver.take_ids(rows), rows, TOGETHER)
             task.flags |= SPREAD if spread else 0
-            task.arguments = arguments or driver.take_id()
+            task.arguments = arguments or driver.take_ids(1)
             if payload is not None:
                 task.objects = u64([task.arguments])
                 task.bodies = [payload]

@@ -89,7 +89,7 @@ class Submission:
         if object_id is None:
             payload = joined(packed, value)
             check_size(len(payload), self._driver.welcome.limit, what)
-            object_id = self._driver.take_id()
+            object_id = self._driver.take_ids(1)
             self._driver.flush(ev.Announce(object_id, payload))
         return ObjectRef(self._owner, object_id, packed.size, name)
 

@@ -83,7 +83,7 @@ class Uploads:
         """
         self._step_aside()
         content = Content(packed)
-        object_id = self._driver.take_id()
+        object_id = self._driver.take_ids(1)
         written = self._stores.write(object_id, packed, what)
         if written is None:
             return None
@@ -112,7 +112,7 @@ class Uploads:
     def _send(self, packed: Packed, key: Key, pack: Callable[[Any], Packed], what: str) -> SentObject | None:
         content = Content(packed, key)
         self._unlooked += packed.size
-        object_id = self._driver.take_id()
+        object_id = self._driver.take_ids(1)
         written = self._stores.write(object_id, packed, what)
         if written is None:
             return None
