@@ -11,7 +11,6 @@ from scaler.client.core.options import Options, with_root
 from scaler.client.core.task_template import TaskTemplate, check_size
 from scaler.client.io.driver import SessionDriver
 from scaler.client.liveness import Liveness
-from scaler.client.values.remembered import StoredValue
 from scaler.client.values.uploads import Uploads
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.serialize.call import AnySerializer
@@ -83,7 +82,12 @@ class Templates:
             stored = self._uploads.keep(function, captured.packed, self._functions.pack, what)
             if stored is not None:
                 captured.packed = None
-                return self._of_stored(captured, function, options, stored)
+                kept = self._stored.get((stored.id, options))
+                if kept is None:
+                    kept = self._stored[stored.id, options] = TaskTemplate(
+                        captured, function, options, stored.id, stored
+                    )
+                return kept
             check_size(captured.packed.size, limit, what)
             captured = self._functions.in_message(captured, function)
             known = self._known.get((captured.token, options))
@@ -112,15 +116,6 @@ class Templates:
         if template is not None:
             self._bytes = max(0, self._bytes - len(template.captured.payload))  # `forget` may be at work
             self._last.pop(key[0], None)
-
-    def _of_stored(
-        self, captured: Captured, function: Callable[..., Any], options: Options, stored: StoredValue
-    ) -> TaskTemplate:
-        template = self._stored.get((stored.id, options))
-        if template is None:
-            template = TaskTemplate(captured, function, options, stored.id, stored)
-            self._stored[stored.id, options] = template
-        return template
 
     def forget(self) -> None:
         """The scheduler forgets all: what a call has in hand is sent anew. To be called under the session's lock."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -271,15 +271,12 @@ class MapJob:
             return
         take_back_slot = self._nested_waits.lend_slot()
         try:
-            self._sleep_until(has_ended, deadline, row)
+            if row is not None:
+                self._awaited = row
+            if not self._changed.wait_for(has_ended, _left(deadline)):
+                raise TimeoutError(f"a map did not end in time: {self._missing()} rows are missing")
         finally:
             take_back_slot()
-
-    def _sleep_until(self, has_ended: Callable[[], bool], deadline: float | None, row: int | None) -> None:
-        if row is not None:
-            self._awaited = row
-        if not self._changed.wait_for(has_ended, _left(deadline)):
-            raise TimeoutError(f"a map did not end in time: {self._missing()} rows are missing")
 
     def _missing(self) -> int:
         return sum(not piece.done() if isinstance(piece, Future) else piece.left for _, piece in self._pieces)
