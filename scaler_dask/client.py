@@ -42,7 +42,7 @@ from scaler_dask.get import computed
 from scaler_dask.graph_session import GraphSession
 from scaler_dask.interrupts import tasks_under_way
 from scaler_dask.keyed_future import Future, as_parts
-from scaler_dask.own_cluster import OwnCluster, SchedulerAddress
+from scaler_dask.own_cluster import SchedulerAddress
 from scaler_dask.plugins import Plugins
 from scaler_dask.registry import Registry
 from scaler_dask.scattering import scattered
@@ -130,11 +130,7 @@ class Client:
 
         None if it has only an address.
         """
-        return self._own_cluster or self._connection.cluster_given
-
-    @property
-    def _own_cluster(self) -> OwnCluster | None:
-        return self._connection.cluster
+        return self._connection.cluster or self._connection.cluster_given
 
     @property
     def scheduler(self) -> SchedulerAddress:
@@ -514,7 +510,7 @@ class Client:
             default_scheduler.leave(self)  # first: dask would go on asking one that is closed
             self._status = "closed"
             self._registry.close()
-            if self._connection.is_open and self._own_cluster is None and not self.engine.closed:
+            if self._connection.is_open and self._connection.cluster is None and not self.engine.closed:
                 left = [state.task for state in self._awaited_at_close.copy() if state.task is not None]
                 concurrent.futures.wait(left, None if seconds == math.inf else seconds)
         finally:
@@ -528,7 +524,7 @@ class Client:
         """
 
         def shutdown() -> None:
-            if self._own_cluster is None:
+            if self._connection.cluster is None:
                 self.engine.shutdown()
             self._close()
 
