@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol
 
+from scaler.common.records import entity
 from scaler.graph.remote_value import RemoteValue
 from scaler.serialize.entry import fill_in
 
@@ -75,29 +76,19 @@ class Alias:
         return values[self.target]
 
 
+@entity
 class Call:
     """A function call whose arguments, at any depth of lists and nested calls, may be the values of other nodes."""
 
-    __slots__ = ("args", "dependencies", "fill", "function", "has_large", "inner")
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        dependencies: tuple[Key, ...],
-        args: Sequence[Any] | None = None,
-        fill: Sequence[int] = (),
-        inner: Any = (),
-        has_large: bool = False,
-    ) -> None:
-        self.function = function
-        #: keys, each once; `fill` counts in it
-        self.dependencies = dependencies
-        #: as in a step of `scaler.serialize.entry`; None if the arguments are just the dependencies
-        self.args = args
-        self.fill = fill
-        self.inner = inner
-        #: whether some argument in `args` is LARGE
-        self.has_large = has_large
+    function: Callable[..., Any]
+    #: keys, each once; `fill` counts in it
+    dependencies: tuple[Key, ...]
+    #: as in a step of `scaler.serialize.entry`; None if the arguments are just the dependencies
+    args: Sequence[Any] | None = None
+    fill: Sequence[int] = ()
+    inner: Any = ()
+    #: whether some argument in `args` is LARGE
+    has_large: bool = False
 
     def __call__(self, values: Mapping[Any, Any], /) -> Any:
         """Call the function with the arguments filled in."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import Any
 
 from scaler.common.collector import collector_paused
+from scaler.common.records import entity
 from scaler.graph.nodes import SMALL_TYPES, Alias, Call, Constant, Key, Node, is_large
 from scaler.serialize import entry
 
@@ -23,26 +24,20 @@ COLLECTION_BUILDERS: dict[type, Callable[..., Any]] = {
 }
 
 
+@entity
 class KeyReference:
     """Stands for the value of `key` among the arguments of a call that is being read."""
 
-    __slots__ = ("key",)
-
-    def __init__(self, key: Key) -> None:
-        self.key = key
+    key: Key
 
 
+@entity
 class NestedCall:
     """Stands for an argument that is a call itself."""
 
-    __slots__ = ("args", "function", "keywords")
-
-    def __init__(
-        self, function: Callable[..., Any], args: Iterable[Any], keywords: Mapping[str, Any] | None = None
-    ) -> None:
-        self.function = function
-        self.args = args
-        self.keywords = keywords
+    function: Callable[..., Any]
+    args: Iterable[Any]
+    keywords: Mapping[str, Any] | None = None
 
 
 def build_call(meaning: NestedCall) -> Call:
