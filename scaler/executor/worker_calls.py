@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from itertools import starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 from scaler.extension import InSpace, SpaceBegins, begin_in_space, note_item, run_once
 
@@ -15,16 +15,15 @@ from scaler.extension import InSpace, SpaceBegins, begin_in_space, note_item, ru
 Brought = dict[str, dict[str, Any]]
 
 
-class Initializer:
+class Initializer(NamedTuple):
     """What workers run first, once."""
 
-    def __init__(self, key: str, name: str, given: bytes | tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
-        #: of the executor: unique, whoever else uses these workers
-        self.key = key
-        #: for messages
-        self.name = name
-        #: it and its arguments, pickled by themselves unless they are large: what fails is known then
-        self.given = given
+    #: of the executor: unique, whoever else uses these workers
+    key: str
+    #: for messages
+    name: str
+    #: it and its arguments, pickled by themselves unless they are large: what fails is known then
+    given: bytes | tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class InitializedCall:

@@ -47,13 +47,10 @@ def ended_rows(answer: JobAnswer, name: str, load: Callable[[Any], Any], files: 
             yield Ended(lo, error=decode_error(bytes(view[at:end]), f"row {lo:,} of job {name!r}"))
         elif outcome == VALUES_LIST:
             yield from _list(view[at:end], lo, hi)
-        elif outcome == FILED:
-            for row, size in zip(range(lo, hi), sizes, strict=True):
-                yield _file(files, prefix, row, view[at : at + size], load)
-                at += size
         else:
             for row, size in zip(range(lo, hi), sizes, strict=True):
-                yield _value(view[at : at + size], row, load)
+                body = view[at : at + size]
+                yield _file(files, prefix, row, body, load) if outcome == FILED else _value(body, row, load)
                 at += size
         at = end
 
