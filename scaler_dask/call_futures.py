@@ -40,9 +40,9 @@ def future_of_call(
     found = find_futures(args, kwargs)
 
     def submit() -> EngineFuture:
-        called = awaited(function)
-        if plugins.wrap is not None:
-            called = plugins.wrap(called)
+        called, wrap = awaited(function), plugins.wrap
+        if wrap is not None:
+            called = wrap(called)
         if found is None:
             return submit_call(session, called, args, kwargs)
         return submit_call_of_futures(session, key, called, found)
