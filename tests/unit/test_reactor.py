@@ -48,9 +48,9 @@ def test_what_a_task_prints_keeps_no_result_from_coming(
 ) -> None:
     stream, resolver = make(), Mock()
     monkeypatch.setattr("sys.stdout" if number == STDOUT else "sys.stderr", stream)
-    reactor = Reactor(resolver, Mock(), Mock(), Mock(), Mock(), Mock(), Mock())
+    reactor = Reactor(resolver, Mock(handlers={}), Mock(), Mock(), Mock(), Mock(), Mock())
     result = ev.Resolve(["token"], Mock(), Mock())
-    reactor.carry_out([ev.Printed(1, "f", number, "caf\xe9"), result])
+    reactor.carry_out([ev.Printed(number, "caf\xe9"), result])
     resolver.resolve.assert_called_once_with(result.tokens, result.span, result.task)
     if shown is not None:
         assert stream.buffer.getvalue() == shown
