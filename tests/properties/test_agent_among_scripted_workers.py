@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from simulator import checks
-from simulator.agent_mirror import AgentMirror
+from simulator.returns import Returns
 from simulator.scripted import FakeAgent, spans
 from simulator.world import World
 
@@ -55,7 +55,7 @@ class Agent(RuleBasedStateMachine):
         super().__init__()
         self.world = World(0)
         self.fake = FakeAgent(2, ready=False)
-        self.mirror = AgentMirror(self.fake.core.state)
+        self.returns = Returns()
         self.workers: dict[int, FakeWorker] = {}
         #: the one whose end is just being told
         self.ending: int | None = None
@@ -68,11 +68,12 @@ class Agent(RuleBasedStateMachine):
         self._collect()
 
     def _handle(self, *events: ae.Event) -> None:
+        self.returns.note(self.fake.core.state, events)
         for effect in self.fake.core.handle(events, self.fake.now):
             self._effect(effect)
         checks.THOROUGH, before = True, checks.THOROUGH
         try:
-            checks.check_agent(self.world, "agent", self.fake.core, self.mirror)
+            checks.check_agent(self.world, "agent", self.fake.core, self.returns)
         finally:
             checks.THOROUGH = before
 

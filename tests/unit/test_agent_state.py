@@ -1,6 +1,6 @@
 """What an agent knows: its tables of moves, what it tells of them, and what it finds out when it looks at itself."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from simulator.scripted import FakeAgent, task
@@ -10,16 +10,6 @@ from scaler.agent.core import events as ev
 from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.core.phases import PHASES
 from scaler.agent.state import object_moves, worker_moves
-from scaler.agent.state.agent_facts import (
-    Fact,
-    ObjectMoved,
-    RowsDispatched,
-    RowsEnded,
-    RowsForgotten,
-    RowsReturned,
-    WorkerMoved,
-    WorkerRejected,
-)
 from scaler.agent.state.host import HostState
 from scaler.agent.state.object_moves import OBJECT_TRANSITIONS, IllegalObjectMove
 from scaler.agent.state.object_records import ObjectState
@@ -29,26 +19,9 @@ from scaler.agent.state.worker_records import HISTORY, WorkerState
 from scaler.common.findings import InvalidState
 from scaler.common.validating import ValidatingCore
 from scaler.protocol.codes import WithdrawalKind
-from scaler.protocol.messages import LOST, VALUES_LIST, ClientDeparture, HeartbeatEcho, Neighbours, ObjectGone, u32
-from scaler.worker_protocol import messages as wm
+from scaler.protocol.messages import HeartbeatEcho, Neighbours, ObjectGone, u32
 
 C, MB = FakeAgent.CLIENT, 1_000_000
-
-
-class Told:
-    """The facts of an agent, step by step."""
-
-    def __init__(self, fake: FakeAgent) -> None:
-        self.facts: list[Fact] = []
-        fake.core.state.facts.subscribe(self._note)
-
-    def _note(self, now: float, facts: Sequence[Fact]) -> None:
-        self.facts += facts
-
-    def take(self, *kinds: type[Fact]) -> list[Fact]:
-        """Facts of these kinds since the last time; all are forgotten."""
-        facts, self.facts = self.facts, []
-        return [fact for fact in facts if isinstance(fact, kinds)]
 
 
 def careless(workers: int) -> FakeAgent:
@@ -56,81 +29,6 @@ def careless(workers: int) -> FakeAgent:
     fake = FakeAgent(workers)
     fake.core.state.strict = False
     return fake
-
-
-# ---- facts -----------------------------------------------------------------------------------------------------------
-def test_a_row_is_told_of_from_its_worker_to_its_end() -> None:
-    fake = FakeAgent(1)
-    told = Told(fake)
-    fake.give(10, 0, 1)
-    number = fake.runs[0][0].dispatch
-    assert told.take(RowsDispatched, WorkerMoved) == [
-        RowsDispatched(0, number, C, 10, 0, 1), WorkerMoved(0, "idle", "busy", "rows were handed to it")
-    ]  # fmt: skip
-    fake.finish(0)
-    assert told.take(RowsEnded, RowsReturned, WorkerMoved) == [
-        RowsEnded(0, number, C, 10, 0, 1, VALUES_LIST), WorkerMoved(0, "busy", "idle", "all its rows are reported")
-    ]  # fmt: skip
-
-
-def test_rows_of_a_worker_that_dies_are_told_of_one_by_one() -> None:
-    fake = FakeAgent(1)
-    fake.give(1, 0, 1)
-    fake.finish(0)
-    fake.give(10, 0, 5)
-    number = fake.runs[0][0].dispatch
-    told = Told(fake)
-    fake.handle(ev.WorkerExited(0, 100, 11, (number, 2)))
-    assert told.take(RowsEnded, RowsReturned, WorkerMoved) == [
-        WorkerMoved(0, "busy", "gone", "was killed by SIGSEGV"),
-        RowsReturned(0, number, C, 10, 3, 5),
-        RowsEnded(0, number, C, 10, 2, 3, LOST),
-        RowsReturned(0, number, C, 10, 0, 2),
-    ]
-
-
-def test_rows_that_nobody_wants_any_more_are_told_of_once() -> None:
-    fake = FakeAgent(1)
-    fake.give(10, 0, 1)
-    number = fake.runs[0][0].dispatch
-    told = Told(fake)
-    fake.tell(ClientDeparture(C))
-    fake.finish(0)
-    assert told.take(RowsForgotten, RowsEnded, RowsReturned) == [RowsForgotten(0, number)]
-
-
-def test_a_worker_that_lies_is_told_of() -> None:
-    fake = FakeAgent(1)
-    told = Told(fake)
-    fake.worker(0, wm.Ready(1))
-    assert told.take(WorkerRejected) == [WorkerRejected(0, "says for the second time that it is ready")]
-
-
-def test_an_object_is_told_of_wherever_it_goes() -> None:
-    fake = FakeAgent(1)
-    told = Told(fake)
-    fake.give(10, 0, 1)
-    ((key),) = fake.makes(0, live=True)
-    fake.handle(ev.Requested(key))
-    fake.worker(0, wm.Published([wm.PublishedValue(key, MB, "there is no room")]))
-    fake.now += 1.0
-    fake.handle(ev.Tick())
-    fake.worker(0, wm.Published([wm.PublishedValue(key, MB, None)]))
-    moves = [(fact.before, fact.after, fact.slot) for fact in told.take(ObjectMoved) if isinstance(fact, ObjectMoved)]
-    assert moves == [
-        ("absent", "live", 0),
-        ("live", "publishing", 0),
-        ("publishing", "backing off", 0),
-        ("backing off", "publishing", 0),
-        ("publishing", "stored", None),
-    ]
-
-
-def test_nothing_is_told_while_nobody_listens() -> None:
-    fake = FakeAgent(1)
-    fake.give(10, 0, 1)
-    fake.makes(0, live=True)
-    assert fake.core.state.facts.told == []
 
 
 # ---- moves -----------------------------------------------------------------------------------------------------------

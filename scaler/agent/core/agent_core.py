@@ -103,7 +103,7 @@ LAST_WORDS = frozenset({Results, Returned, Published})
 
 
 class AgentCore:
-    """Decides for one host. `state` is for looking at, and for subscribing to its facts; nobody else changes it.
+    """Decides for one host. `state` is for looking at; nobody else changes it.
 
     With `strict` a move that no table has is raised, for tests. Otherwise the agent goes on: a worker that made one is
     replaced, and the log has its last moves. Any other exception that a worker's message leads to ends that worker, and
@@ -196,8 +196,6 @@ class AgentCore:
                 out.add(WakeAt(wake))
         if self._doubt is not None:
             self._check()
-        if state.facts.wanted:
-            state.facts.publish(now)
         return out.flush()
 
     def _asked(self, query: Query) -> None:
@@ -238,7 +236,7 @@ class AgentCore:
     def _garbled(self, event: Garbled) -> None:
         worker = self._state.workers.records.get(event.slot)
         if worker is not None:
-            worker_commands.reject(self._state, self.out, worker, f"sent what is no message ({event.reason})")
+            worker_commands.reject(self.out, worker, f"sent what is no message ({event.reason})")
 
     def _hung_up(self, event: HungUp) -> None:
         worker = self._state.workers.records.get(event.slot)
@@ -291,7 +289,7 @@ class AgentCore:
         what = f"the {kind} of worker {worker.slot}"
         self.out.log("ERROR", f"a defect of the agent, met by {what}:\n{findings.told(error, what)}")
         words = f"met a defect of the agent with its {kind} ({type(error).__name__}: {error})"
-        worker_commands.reject(self._state, self.out, worker, words)
+        worker_commands.reject(self.out, worker, words)
 
     def _check(self) -> None:
         """Raise what was raised in this step if it has left the state in disorder: another agent is to begin anew."""

@@ -101,7 +101,7 @@ def lose(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason
 def do_without(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason: str) -> None:
     """It is not here, and can't be fetched from anybody that is known to have it."""
     if record.state is not ObjectState.ABSENT:
-        object_moves.move(state, key, record, ObjectState.ABSENT, cause=reason)
+        object_moves.move(state, key, record, ObjectState.ABSENT)
     record.holders = []
     lose(state, out, key, record, reason)
 
@@ -116,7 +116,7 @@ def fail(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason
         record.tries += 1
     if record.tries < MAX_TRIES:
         record.retry_at = state.now + RETRY_SECONDS
-        object_moves.move(state, key, record, ObjectState.BACKING_OFF, cause=reason)
+        object_moves.move(state, key, record, ObjectState.BACKING_OFF)
         state.follow_ups.lacking += state.objects.size(key)
     elif is_fetched:
         state.follow_ups.no_room[key] = reason
@@ -127,7 +127,7 @@ def fail(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason
 
 def give_up(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason: str) -> None:
     """It was here, live or on disk, and will never be a file."""
-    remove(state, out, key, record, reason)
+    remove(state, out, key, record)
     out.gone(key)
     lose(state, out, key, record, reason)
 
@@ -143,10 +143,10 @@ def try_earlier(state: HostState, freed: int) -> None:
             record.retry_at = state.now
 
 
-def remove(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, cause: str | None = None) -> None:
+def remove(state: HostState, out: Outgoing, key: Key, record: ObjectRecord) -> None:
     """Remove an object that is here, wherever it is; its record stays."""
     slot = state.objects.index[key].slot
-    object_moves.move(state, key, record, ObjectState.ABSENT, cause=cause)
+    object_moves.move(state, key, record, ObjectState.ABSENT)
     if slot is not None:
         worker_commands.drop_objects(state, out, slot, [key])
     else:

@@ -18,9 +18,9 @@ def forget_client(state: HostState, out: Outgoing, message: ClientDeparture) -> 
     state.unsettled.drop_client(client, message.stays)
     state.withdrawals.drop_client(client)
     for worker in state.workers.records.values():
-        for i, (number, dispatch) in enumerate(worker.dispatches.items()):
+        for i, dispatch in enumerate(worker.dispatches.values()):
             if dispatch.origin.client == client:
-                dispatch_moves.forget_rows(state, worker, number)
+                dispatch.unwanted = True
                 if not dispatch.left:
                     continue  # all its rows have ended, and another one's may run
                 worker_commands.recall(state, out, worker, keep=int(i > 0))
@@ -45,7 +45,6 @@ def forget_everything(state: HostState, out: Outgoing) -> None:
     for worker in state.workers.records.values():
         if worker.dispatches:
             for number in list(worker.dispatches):
-                dispatch_moves.forget_rows(state, worker, number)
                 dispatch_moves.close_dispatch(state, worker, number)
             worker_commands.kill(out, worker, KillKind.DROPPED, "the scheduler lost sight of this agent")
             state.workers.ending.add(worker.slot)

@@ -21,7 +21,7 @@ from scaler.worker_protocol.messages import Preloading
 def take_word(state: HostState, out: Outgoing, worker: WorkerRecord, message: Preloading) -> None:
     """A worker makes the call, or has failed to, and is about to end."""
     if worker.state is not STARTING:
-        worker_commands.reject(state, out, worker, "says that it has yet to start")
+        worker_commands.reject(out, worker, "says that it has yet to start")
         return
     worker.preloading = message
 

@@ -44,7 +44,7 @@ def release_everything(state: HostState, out: Outgoing) -> None:
     objects = state.objects
     for key, record in objects.records.items():  # not one by one: clients may have written files by these names since
         if record.state is not ObjectState.ABSENT:
-            object_moves.move(state, key, record, ObjectState.ABSENT, cause="the agent begins anew")
+            object_moves.move(state, key, record, ObjectState.ABSENT)
     out.add(DropClient(0))
     objects.records.clear()
     objects.inline.clear()
@@ -59,7 +59,7 @@ def lose_worker(state: HostState, out: Outgoing, slot: int) -> None:
     """What a worker alone had is gone with it."""
     for key in state.objects.index.live_in(slot):
         record = state.objects.records[key]
-        object_moves.move(state, key, record, ObjectState.ABSENT, cause="its worker has ended")
+        object_moves.move(state, key, record, ObjectState.ABSENT)
         out.gone(key, with_worker=True)
         bringing.lose(state, out, key, record, "the worker that had it has ended")
 
@@ -70,7 +70,7 @@ def find_not_live(state: HostState, out: Outgoing, slot: int, key: Key) -> None:
     record = state.objects.records.get(key)
     if entry is None or record is None or entry.slot != slot or record.state is not ObjectState.LIVE:
         return
-    object_moves.move(state, key, record, ObjectState.ABSENT, cause="its worker does not have it")
+    object_moves.move(state, key, record, ObjectState.ABSENT)
     out.gone(key)
     bringing.lose(state, out, key, record, "the worker that made it does not have it any more")
 
@@ -79,7 +79,7 @@ def find_missing(state: HostState, out: Outgoing, key: Key) -> None:
     """There is no file of it; if there should be one somebody has removed it, and it is gone."""
     record = state.objects.records.get(key)
     if record is not None and record.state in READABLE:
-        object_moves.move(state, key, record, ObjectState.ABSENT, cause="its file is gone")
+        object_moves.move(state, key, record, ObjectState.ABSENT)
         out.gone(key)
         state.objects.forget_absent(key, record)
         worker_commands.forget_objects(state, {key})

@@ -26,13 +26,13 @@ def _replace(state: HostState, out: Outgoing, slot: int, what: str) -> None:
         return
     moves = [f"{at:.3f} {before} -> {after}: {cause}" for at, before, after, cause in worker.history]
     out.log("ERROR", "\n    ".join([f"a defect of the agent: {what}. Its last moves:", *moves]))
-    worker_commands.reject(state, out, worker, "is in disorder")
+    worker_commands.reject(out, worker, "is in disorder")
 
 
 def _let_go(state: HostState, out: Outgoing, key: Key, what: str) -> None:
     out.log("ERROR", f"a defect of the agent: {what}; the object is let go")
     record = state.objects.record(key)
     if record.state is not ObjectState.ABSENT:
-        bringing.remove(state, out, key, record, "it was in disorder")
+        bringing.remove(state, out, key, record)
     out.gone(key)
     bringing.lose(state, out, key, record, "it was in disorder")

@@ -67,7 +67,7 @@ def _take_back(state: HostState, out: Outgoing, worker: WorkerRecord, reached: i
     for number in [number for number in reversed(worker.dispatches) if kept < number <= worker.revoked]:
         dispatch = worker.dispatches[number]
         for lo, hi in reversed(list(dispatch.left)):
-            dispatch_moves.return_rows(state, worker, dispatch, lo, hi)
+            dispatch.take(lo, hi)
             if not dispatch.unwanted:
                 withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
         dispatch_moves.close_dispatch(state, worker, number)

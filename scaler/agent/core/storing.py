@@ -37,7 +37,7 @@ def take_live(state: HostState, out: Outgoing, key: Key, size: int, worker: Work
         worker_commands.drop_objects(state, out, worker.slot, [key])
     elif entry.slot != worker.slot:
         worker_commands.drop_objects(state, out, entry.slot, [key])
-        object_moves.change_worker(state, key, record, worker.slot, size)
+        state.objects.index.move(key, "live", worker.slot, size)
         if record.state is ObjectState.PUBLISHING:
             out.publish(worker.slot, key)
 
@@ -89,7 +89,7 @@ def take_spilled(state: HostState, out: Outgoing, key: Key, error: str | None) -
         return
     size = state.objects.index[key].size
     if error is not None:
-        object_moves.move(state, key, record, ObjectState.STORED, cause=error)
+        object_moves.move(state, key, record, ObjectState.STORED)
         bringing.arrive(state, out, key, record)
         return
     object_moves.move(state, key, record, ObjectState.ON_DISK)

@@ -2,7 +2,6 @@
 
 from scaler.agent.core.events import KillWorker, ToWorker
 from scaler.agent.core.outgoing import Outgoing
-from scaler.agent.state.agent_facts import WorkerRejected
 from scaler.agent.state.host import HostState
 from scaler.agent.state.worker_records import KillKind, KillReason, WorkerRecord
 from scaler.store.layout import Key
@@ -41,14 +40,11 @@ def kill(out: Outgoing, worker: WorkerRecord, kind: KillKind, words: str) -> Non
         out.add(KillWorker(worker.slot))
 
 
-def reject(state: HostState, out: Outgoing, worker: WorkerRecord, what: str) -> None:
+def reject(out: Outgoing, worker: WorkerRecord, what: str) -> None:
     """End a worker that said what can't be: nothing that it says from now on is believed."""
-    if worker.kill_reason is not None:
-        return
-    _log_end(out, worker, what)
-    kill(out, worker, KillKind.REJECTED, what)
-    if state.facts.wanted:
-        state.facts.tell(WorkerRejected(worker.slot, what))
+    if worker.kill_reason is None:
+        _log_end(out, worker, what)
+        kill(out, worker, KillKind.REJECTED, what)
 
 
 def give_up(out: Outgoing, worker: WorkerRecord, what: str) -> None:

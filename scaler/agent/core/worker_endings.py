@@ -94,7 +94,7 @@ def _end_dispatch(
 
     def come_back(lo: int, hi: int) -> None:
         if lo < hi:
-            dispatch_moves.return_rows(state, worker, dispatch, lo, hi)
+            dispatch.take(lo, hi)
             withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
 
     # what it had done before is no fault of a row that it was handed and did not even load

@@ -84,7 +84,7 @@ def _publish_all(state: HostState, out: Outgoing, worker: WorkerRecord) -> bool:
 def take_ready(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
     """A worker can be given rows."""
     if worker.state is not STARTING:
-        worker_commands.reject(state, out, worker, "says for the second time that it is ready")
+        worker_commands.reject(out, worker, "says for the second time that it is ready")
         return
     state.workers.failed_starts, state.workers.failing_since = 0, None
     state.follow_ups.workers = True

@@ -42,7 +42,7 @@ def take_results(state: HostState, out: Outgoing, worker: WorkerRecord, message:
     for number in message.done:
         dispatch = worker.dispatches.get(number)
         if dispatch is not None and dispatch.left:
-            worker_commands.reject(state, out, worker, "has done with rows of which it has told nothing")
+            worker_commands.reject(out, worker, "has done with rows of which it has told nothing")
             return
         dispatch_moves.close_dispatch(state, worker, number)
     for dispatch in worker.dispatches.values():
@@ -71,16 +71,16 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
         outcome = ERROR
     is_its_own = dispatch is not None and dispatch.origin.key == (client, batch)
     if dispatch is not None and outcome == VALUES_LIST and dispatch.origin.task.flags & (KEEP | APART):
-        worker_commands.reject(state, out, worker, "answers with a list where each value is to stand by itself")
+        worker_commands.reject(out, worker, "answers with a list where each value is to stand by itself")
         return
     if outcome in _APART and dispatch is not None and is_its_own:
         problem = misplaced(dispatch.origin.task, outcome, lo, hi)
         if problem:
-            worker_commands.reject(state, out, worker, f"has {problem}")
+            worker_commands.reject(out, worker, f"has {problem}")
             _drop_values(state, out, worker, ended)
             return
     if dispatch is None or not is_its_own or not dispatch_moves.end_rows(state, worker, dispatch, lo, hi, outcome):
-        worker_commands.reject(state, out, worker, "tells of rows that it was not given")
+        worker_commands.reject(out, worker, "tells of rows that it was not given")
         if dispatch is None or is_its_own:
             _drop_values(state, out, worker, ended)
         return
@@ -141,8 +141,8 @@ def _take_doubtful(state: HostState, out: Outgoing, worker: WorkerRecord, dispat
 def _take_back(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch, ended: EndedSpan) -> bool:
     """Take a row from its worker that has not begun; False if there is nothing to be done about it any more."""
     is_its_own = dispatch.origin.key == (ended.client, ended.batch)
-    if not is_its_own or not dispatch_moves.return_rows(state, worker, dispatch, ended.lo, ended.hi):
-        worker_commands.reject(state, out, worker, "tells of rows that it was not given")
+    if not is_its_own or not dispatch.take(ended.lo, ended.hi):
+        worker_commands.reject(out, worker, "tells of rows that it was not given")
         return False
     return not dispatch.unwanted
 
@@ -168,12 +168,8 @@ def take_returned(state: HostState, out: Outgoing, worker: WorkerRecord, message
         dispatch = worker.dispatches.get(number)
         if dispatch is None and number <= worker.revoked:
             continue  # they were taken back without its help
-        if (
-            dispatch is None
-            or dispatch.origin.key != (client, batch)
-            or not dispatch_moves.return_rows(state, worker, dispatch, lo, hi)
-        ):
-            worker_commands.reject(state, out, worker, "gives back rows that it was not given")
+        if dispatch is None or dispatch.origin.key != (client, batch) or not dispatch.take(lo, hi):
+            worker_commands.reject(out, worker, "gives back rows that it was not given")
         elif not dispatch.unwanted:
             withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
     for number in [number for number, dispatch in worker.dispatches.items() if not dispatch.left]:

@@ -1,6 +1,5 @@
 """How rows come to a worker and leave it: the only place that changes what a worker has."""
 
-from scaler.agent.state.agent_facts import RowsDispatched, RowsEnded, RowsForgotten, RowsReturned
 from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import Dispatch, WorkerRecord
@@ -23,8 +22,6 @@ def open_dispatch(
         state.workers.wide += 1
     worker.dispatches[dispatch.number] = dispatch
     worker.handed += hi - lo
-    if state.facts.wanted:
-        state.facts.tell(RowsDispatched(worker.slot, dispatch.number, *origin.key, lo, hi))
     return dispatch
 
 
@@ -35,27 +32,7 @@ def end_rows(state: HostState, worker: WorkerRecord, dispatch: Dispatch, lo: int
     worker.ended += hi - lo
     if dispatch.is_alone and outcome != LOST:
         state.suspects.clear_row(dispatch.origin.key, lo)
-    if state.facts.wanted and not dispatch.unwanted:
-        state.facts.tell(RowsEnded(worker.slot, dispatch.number, *dispatch.origin.key, lo, hi, outcome))
     return True
-
-
-def return_rows(state: HostState, worker: WorkerRecord, dispatch: Dispatch, lo: int, hi: int) -> bool:
-    """Rows of a dispatch are without a worker; False, and nothing is changed, if it does not have them."""
-    if not dispatch.take(lo, hi):
-        return False
-    if state.facts.wanted and not dispatch.unwanted:
-        state.facts.tell(RowsReturned(worker.slot, dispatch.number, *dispatch.origin.key, lo, hi))
-    return True
-
-
-def forget_rows(state: HostState, worker: WorkerRecord, number: int) -> None:
-    """Nobody wants what comes of a dispatch; its worker still has it."""
-    dispatch = worker.dispatches[number]
-    if not dispatch.unwanted:
-        dispatch.unwanted = True
-        if dispatch.left and state.facts.wanted:
-            state.facts.tell(RowsForgotten(worker.slot, number))
 
 
 def close_dispatch(state: HostState, worker: WorkerRecord, number: int) -> None:

@@ -3,7 +3,6 @@
 import math
 from dataclasses import field
 
-from scaler.agent.state.agent_facts import Fact
 from scaler.agent.state.bandwidth import Bandwidth
 from scaler.agent.state.departure import DepartureState
 from scaler.agent.state.doubts import Doubts
@@ -16,7 +15,6 @@ from scaler.agent.state.unsettled import UnsettledResults
 from scaler.agent.state.waiting_rows import WaitingRows
 from scaler.agent.state.withdrawals import WithdrawalTable
 from scaler.agent.state.worker_records import WorkerPool
-from scaler.common.facts import Facts
 from scaler.common.records import entity
 from scaler.store.layout import Key
 
@@ -102,8 +100,6 @@ class HostState:
     unfiled: dict[str, float] = field(default_factory=dict)
     departure: DepartureState = field(default_factory=DepartureState)
     follow_ups: FollowUps = field(default_factory=FollowUps)
-    #: what is told of changes, to whoever subscribed
-    facts: Facts[Fact] = field(default_factory=Facts)
 
     @property
     def queued(self) -> int:

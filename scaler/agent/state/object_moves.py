@@ -1,6 +1,5 @@
 """What may happen to a stored object as a table, and the only place that changes its state and where it is."""
 
-from scaler.agent.state.agent_facts import ObjectMoved
 from scaler.agent.state.host import HostState
 from scaler.agent.state.object_records import ObjectRecord, ObjectState
 from scaler.store.index import Place
@@ -66,16 +65,14 @@ def move(
     after: ObjectState,
     slot: int | None = None,
     size: int | None = None,
-    cause: str | None = None,
 ) -> None:
     """Have an object make a move. One that was absent needs its size, one that becomes live the slot of its worker.
 
-    The cause is that of the table unless there is more to say. A move that is not in the table is not made: it raises
-    IllegalObjectMove if the state is strict; otherwise the object is let go at the end of the step.
+    A move that is not in the table is not made: it raises IllegalObjectMove if the state is strict; otherwise the
+    object is let go at the end of the step.
     """
     before, objects = record.state, state.objects
-    usual = OBJECT_TRANSITIONS.get((before, after))
-    if usual is None:
+    if (before, after) not in OBJECT_TRANSITIONS:
         error = IllegalObjectMove(f"object {key} was to go from {before} to {after}")
         if state.strict:
             raise error
@@ -113,13 +110,3 @@ def move(
     elif after == FETCHING:
         state.bandwidth.begin(state.now)
     record.state = after
-    if state.facts.wanted:
-        entry = index.get(key)
-        state.facts.tell(ObjectMoved(key, before, after, None if entry is None else entry.slot, cause or usual))
-
-
-def change_worker(state: HostState, key: Key, record: ObjectRecord, slot: int, size: int) -> None:
-    """Another worker has made a live object, and keeps it: it is that one's now."""
-    state.objects.index.move(key, "live", slot, size)
-    if state.facts.wanted:
-        state.facts.tell(ObjectMoved(key, record.state, record.state, slot, "another worker made it again"))

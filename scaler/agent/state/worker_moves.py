@@ -1,6 +1,5 @@
 """The life of a worker as a table, and the only place that changes its state."""
 
-from scaler.agent.state.agent_facts import WorkerMoved
 from scaler.agent.state.host import HostState
 from scaler.agent.state.worker_records import BUSY, GONE, IDLE, PARKED, STARTING, WorkerRecord, WorkerState
 
@@ -40,5 +39,3 @@ def move(state: HostState, worker: WorkerRecord, after: WorkerState, cause: str 
         usual = "nobody knows why"
     worker.state = after
     worker.history.append((state.now, before, after, cause or usual))
-    if state.facts.wanted:
-        state.facts.tell(WorkerMoved(worker.slot, before, after, cause or usual))

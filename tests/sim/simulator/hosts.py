@@ -11,9 +11,9 @@ from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Established
 from scaler.protocol.messages import BalanceResponse, Message, ObjectFetch, Task, TaskRunning
 from scaler.worker_protocol import messages as wm
-from simulator.agent_mirror import AgentMirror
 from simulator.checks import check_agent, require
 from simulator.network import QUIET, Line
+from simulator.returns import Returns, rows_at_workers
 from simulator.stores import SimStore
 from simulator.workers import SimWorker
 from simulator.world import TICK, Process
@@ -49,8 +49,7 @@ class Host(Process):
         #: bytes of values that a worker may keep
         self.live_limit = self.world.random.choice((0, 1_000_000, 1 << 40))
         self.core = AgentCore(workers, AgentLimits(total), strict=True, may_return=kind is not None)
-        self._mirror = AgentMirror(self.core.state)
-        self.core.state.facts.subscribe(self.world.moves.note_agent)
+        self._returns = Returns()
         #: rows that workers had when it last began anew: nobody wants them any more
         self._stale: set[tuple[int, int, int]] = set()
         self.store = SimStore(self)
@@ -134,7 +133,7 @@ class Host(Process):
         for heard in self.line.receive(items):
             if isinstance(heard, Established):
                 if not (heard.resumed or heard.returned):
-                    self._stale = {row for here in self._mirror.rows.values() for row in here}
+                    self._stale = {row for here in rows_at_workers(self.core.state) for row in here}
                 events.append(ev.Welcomed(heard.resumed, self.cluster.heartbeat, heard.welcome.number, heard.returned))
             else:
                 events += self.heard(heard)
@@ -167,7 +166,8 @@ class Host(Process):
         if type(message) is Task and self.cluster.journals is not None:
             for lo, hi in zip(message.spans[::2], message.spans[1::2], strict=True):
                 rows = {(message.client, message.batch, row) for row in range(lo, hi)}
-                twice = [here & rows - self._stale for here in self._mirror.rows.values() if here & rows - self._stale]
+                new = rows - self._stale
+                twice = [here & new for here in rows_at_workers(self.core.state) if here & new]
                 require(not twice, f"{self.name} is given rows that it has: {twice}", f"batch={message.batch}")
         keys = zip(message.clients, message.ids, strict=True) if type(message) is ObjectFetch else ()
         return [*(ev.FileMissing(key) for key in keys if self.store.find(key) is None), ev.FromScheduler(message)]
@@ -183,6 +183,7 @@ class Host(Process):
         said: list[Message] = []
         if self.store.written:
             self.store.sweep()
+        self._returns.note(self.core.state, events)
         effects = self.core.handle(events or TIME_PASSED, now)
         is_quiet = True
         for event in events:
@@ -190,7 +191,7 @@ class Host(Process):
                 is_quiet = False
                 break
         if not world.skips(is_quiet):
-            check_agent(world, self.name, self.core, self._mirror)
+            check_agent(world, self.name, self.core, self._returns)
         for effect in effects:
             if type(effect) is ev.ToScheduler:
                 if type(effect.message) is TaskRunning:

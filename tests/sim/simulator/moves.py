@@ -1,12 +1,14 @@
 """Which moves of the tables a run has met: of rows at schedulers, of workers and objects at agents."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from scaler.agent.state.agent_facts import ObjectMoved, WorkerMoved
+from scaler.agent.state import object_moves, worker_moves
 from scaler.agent.state.object_moves import OBJECT_TRANSITIONS
+from scaler.agent.state.object_records import ObjectRecord
 from scaler.agent.state.worker_moves import WORKER_TRANSITIONS
+from scaler.agent.state.worker_records import WorkerRecord
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING
 from scaler.scheduler.state.cluster_facts import RowsMoved, named
 from scaler.scheduler.state.transitions import TRANSITIONS, Cause
@@ -28,6 +30,8 @@ class Moves:
     """How often each move was made, by everybody in a run."""
 
     def __init__(self) -> None:
+        global _latest
+        _latest = self
         self._rows: Counter[tuple[int, int, int]] = Counter()
         self._others: Counter[Move] = Counter()
 
@@ -37,13 +41,9 @@ class Moves:
             if isinstance(fact, RowsMoved):
                 self._rows[min(fact.before, AGENT), min(fact.after, AGENT), fact.cause] += 1
 
-    def note_agent(self, now: float, facts: Sequence[Any]) -> None:
-        """An agent has told facts."""
-        for fact in facts:
-            if isinstance(fact, WorkerMoved):
-                self._others[f"worker {fact.before} -> {fact.after}"] += 1
-            elif isinstance(fact, ObjectMoved) and fact.before != fact.after:
-                self._others[f"object {fact.before} -> {fact.after}"] += 1
+    def note(self, move: Move) -> None:
+        """An agent has moved a worker or an object."""
+        self._others[move] += 1
 
     def met(self) -> Counter[Move]:
         """How often each move was made."""
@@ -52,6 +52,26 @@ class Moves:
             for (before, after, cause), times in self._rows.items()
         }
         return self._others + Counter(rows)
+
+
+#: of the run that is under way
+_latest: Moves | None = None
+
+
+def _noted(kind: str, move: Callable[..., None]) -> Callable[..., None]:
+    """What moves a worker or an object of an agent, and notes that: agents tell nobody of their moves."""
+
+    def moved(*args: Any, **kwargs: Any) -> None:
+        record = next(each for each in args if isinstance(each, (WorkerRecord, ObjectRecord)))
+        before = record.state
+        move(*args, **kwargs)
+        if _latest is not None:
+            _latest.note(f"{kind} {before} -> {record.state}")
+
+    return moved
+
+
+worker_moves.move, object_moves.move = _noted("worker", worker_moves.move), _noted("object", object_moves.move)
 
 
 def never_met(met: Iterable[Move]) -> list[Move]:
