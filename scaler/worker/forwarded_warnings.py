@@ -32,7 +32,7 @@ def passed_on(send: Callable[[FromWorker], None], task: Callable[[], TaskContext
         text = json.dumps([category.__module__, category.__qualname__, cut(str(message)), filename, lineno])
         if row is not None and (row.row, text) not in told and len(told) < MOST:
             told.add((row.row, text))
-            send(Output(row.client, row.row, row.name, WARNINGS, text))
+            send(Output(row.client, row.row, WARNINGS, row.name, text))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -106,7 +106,7 @@ class OutputStream(io.TextIOBase):
             for at in range(0, len(text), LONGEST):
                 self._tell(text[at : at + LONGEST])
             return
-        self._send(messages.Output(self._task.client, self._task.row, self._task.name, self._number, text))
+        self._send(messages.Output(self._task.client, self._task.row, self._number, self._task.name, text))
 
     @property
     def buffer(self) -> io.BufferedIOBase:

@@ -11,6 +11,7 @@ import marshal
 import struct
 from array import array
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Any
 
@@ -90,12 +91,22 @@ _FROM_WORKER: tuple[type[FromWorker], ...] = (
     Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving, TailResponse, Unfiled,
     Preloading, Unfit, Crowded,
 )  # fmt: skip
-(
-    _READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED, _LEAVING, _RECITED, _UNFILED, _PRELOADING,
-    _UNFIT, _CROWDED,
-) = (bytes([i]) for i in range(len(_FROM_WORKER)))  # fmt: skip
+_CODES = {kind: bytes([number]) for number, kind in enumerate(_FROM_WORKER)}
+_RESULTS, _RETURNED, _PUBLISHED = _CODES[Results], _CODES[Returned], _CODES[Published]
 
-_PID = Struct("=I")
+#: messages of numbers and texts: the numbers, and behind them of each text its bytes; the texts follow
+_PLAIN: dict[type[FromWorker], tuple[Struct, int]] = {
+    Ready: (Struct("=I"), 0),
+    Output: (Struct("=IQBIQ"), 2),
+    Blocked: (Struct("="), 0),
+    Unblocked: (Struct("="), 0),
+    Leaving: (Struct("="), 0),
+    TailResponse: (Struct("=QQ"), 1),
+    Unfiled: (Struct("=QH"), 0),
+    Preloading: (Struct("=QQ"), 2),
+    Unfit: (Struct("=I"), 1),
+    Crowded: (Struct("=Q"), 0),
+}
 #: how many spans, how many dispatches
 _COUNTS = Struct("=II")
 #: dispatch, client, batch, lo, hi, outcome, duration, peak, processor time, how many sizes, bytes of the body; they
@@ -107,16 +118,6 @@ _RETURNED_ROWS = Struct("=QIQQQ")
 _COUNT = Struct("=I")
 #: client, id, bytes, whether there is an error, bytes of it; it follows
 _PUBLISHED_VALUE = Struct("=IQQBI")
-#: client, row, stream, bytes of the name, bytes of the text; both follow
-_OUTPUT_HEAD = Struct("=IQBIQ")
-
-#: number, bytes of the text, which follows
-_RECITED_HEAD = Struct("=QQ")
-#: dispatch, errno
-_UNFILED_BODY = Struct("=QH")
-_CROWDED_SIZE = Struct("=Q")
-#: bytes of the call, bytes of the error; both follow
-_PRELOADING_HEAD = Struct("=QQ")
 
 _NO_SIZE = "no stored value has that size"
 #: bytes of a part: what a column of sizes can say
@@ -163,41 +164,18 @@ def _write_published(message: Published) -> bytes:
     return b"".join(pieces)
 
 
-def _write_output(message: Output) -> bytes:
-    client, row, name, stream, text = message
-    named, said = name.encode("utf-8", "replace"), text.encode("utf-8", "replace")
-    return b"".join([_OUTPUT, _OUTPUT_HEAD.pack(client, row, stream, len(named), len(said)), named, said])
-
-
-def _write_tail(message: TailResponse) -> bytes:
-    said = message.text.encode("utf-8", "replace")
-    return b"".join([_RECITED, _RECITED_HEAD.pack(message.number, len(said)), said])
-
-
-def _write_preloading(message: Preloading) -> bytes:
-    call, error = (text.encode("utf-8", "replace") for text in message)
-    return b"".join([_PRELOADING, _PRELOADING_HEAD.pack(len(call), len(error)), call, error])
-
-
-def _write_unfit(message: Unfit) -> bytes:
-    said = message.why.encode("utf-8", "replace")
-    return b"".join([_UNFIT, _COUNT.pack(len(said)), said])
+def _write_plain(message: Any) -> bytes:
+    head, count = _PLAIN[type(message)]
+    numbers = message[: len(message) - count]
+    texts = [text.encode("utf-8", "replace") for text in message[len(numbers) :]]
+    return b"".join([_CODES[type(message)], head.pack(*numbers, *map(len, texts)), *texts])
 
 
 _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
-    Ready: lambda message: _READY + _PID.pack(message.pid),
+    **dict.fromkeys(_PLAIN, _write_plain),
     Results: _write_results,
     Returned: _write_returned,
     Published: _write_published,
-    Output: _write_output,
-    Blocked: lambda message: _BLOCKED,
-    Unblocked: lambda message: _UNBLOCKED,
-    Leaving: lambda message: _LEAVING,
-    TailResponse: _write_tail,
-    Unfiled: lambda message: _UNFILED + _UNFILED_BODY.pack(*message),
-    Preloading: _write_preloading,
-    Unfit: _write_unfit,
-    Crowded: lambda message: _CROWDED + _CROWDED_SIZE.pack(message.size),
 }
 
 
@@ -296,31 +274,14 @@ def _read_published(data: Bytes, at: int) -> Read:
     return Published(values), at
 
 
-def _read_output(data: Bytes, at: int) -> Read:
-    client, row, stream, of_name, of_text = _OUTPUT_HEAD.unpack_from(data, at)
-    _require(stream in _STREAMS, "it names no stream")
-    name, at = _text(data, at + _OUTPUT_HEAD.size, of_name)
-    text, at = _text(data, at, of_text)
-    return Output(client, row, name, stream, text), at
-
-
-def _read_tail(data: Bytes, at: int) -> Read:
-    number, length = _RECITED_HEAD.unpack_from(data, at)
-    text, at = _text(data, at + _RECITED_HEAD.size, length)
-    return TailResponse(number, text), at
-
-
-def _read_preloading(data: Bytes, at: int) -> Read:
-    of_call, of_error = _PRELOADING_HEAD.unpack_from(data, at)
-    call, at = _text(data, at + _PRELOADING_HEAD.size, of_call)
-    error, at = _text(data, at, of_error)
-    return Preloading(call, error), at
-
-
-def _read_unfit(data: Bytes, at: int) -> Read:
-    (length,) = _COUNT.unpack_from(data, at)
-    why, at = _text(data, at + _COUNT.size, length)
-    return Unfit(why), at
+def _read_plain(kind: type[Any], data: Bytes, at: int) -> Read:
+    head, count = _PLAIN[kind]
+    fields = list(head.unpack_from(data, at))
+    at += head.size
+    for place in range(len(fields) - count, len(fields)):
+        fields[place], at = _text(data, at, fields[place])
+    _require(kind is not Output or fields[2] in _STREAMS, "it names no stream")
+    return kind(*fields), at
 
 
 def _text(data: Bytes, at: int, length: int) -> tuple[str, int]:
@@ -334,18 +295,7 @@ def _require(condition: bool, what: str) -> None:
         raise MalformedMessage(what)
 
 
-_READERS: tuple[Callable[[Bytes, int], Read], ...] = (
-    lambda data, at: (Ready(*_PID.unpack_from(data, at)), at + _PID.size),
-    _read_results,
-    _read_returned,
-    _read_published,
-    _read_output,
-    lambda data, at: (Blocked(), at),
-    lambda data, at: (Unblocked(), at),
-    lambda data, at: (Leaving(), at),
-    _read_tail,
-    lambda data, at: (Unfiled(*_UNFILED_BODY.unpack_from(data, at)), at + _UNFILED_BODY.size),
-    _read_preloading,
-    _read_unfit,
-    lambda data, at: (Crowded(*_CROWDED_SIZE.unpack_from(data, at)), at + _CROWDED_SIZE.size),
-)
+_OF_ROWS: dict[type[FromWorker], Callable[[Bytes, int], Read]] = {
+    Results: _read_results, Returned: _read_returned, Published: _read_published
+}  # fmt: skip
+_READERS = [_OF_ROWS.get(kind, partial(_read_plain, kind)) for kind in _FROM_WORKER]

@@ -205,10 +205,10 @@ class Output(NamedTuple):
 
     client: int
     row: int
-    #: of the function
-    name: str
     #: STDOUT, STDERR or WARNINGS
     stream: int
+    #: of the function
+    name: str
     text: str
 
 

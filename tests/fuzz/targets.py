@@ -349,7 +349,7 @@ def worker_says(chosen: Lot, clients: tuple[int, ...] = (7, 8)) -> wm.FromWorker
         return wm.Published([value])
     if action == 5:
         text, row = chosen.choice(("", "said\n", "\udc80\0" * 9)), chosen.choice((batch + lo, 2**64 - 1))
-        return wm.Output(client, row, text, chosen.choice((m.STDOUT, m.WARNINGS)), text)
+        return wm.Output(client, row, chosen.choice((m.STDOUT, m.WARNINGS)), text, text)
     return chosen.choice((
         wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1), wm.Preloading("m:f", "no"),
         wm.TailResponse(number, "said"), wm.Unfiled(number, 28), wm.Unfit("has no descriptors"), wm.Crowded(1 << 20),

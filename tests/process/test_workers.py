@@ -503,9 +503,9 @@ def test_output_is_streamed_by_lines_and_names_its_task(host: Host) -> None:
     host.until(lambda: len(host.results()) == 2)
     output = [message for message in host.messages[0] if isinstance(message, wm.Output)]
     assert sorted(output) == [
-        wm.Output(CLIENT, BATCH, "f", 1, "row 0\n"),
-        wm.Output(CLIENT, BATCH + 1, "f", 1, "row 1"),
-        wm.Output(CLIENT, BATCH + 1, "f", 2, "raw €"),
+        wm.Output(CLIENT, BATCH, 1, "f", "row 0\n"),
+        wm.Output(CLIENT, BATCH + 1, 1, "f", "row 1"),
+        wm.Output(CLIENT, BATCH + 1, 2, "f", "raw €"),
     ]
     kinds = [type(message) for message in host.messages[0]]
     assert kinds.index(wm.Results) > kinds.index(wm.Output)

@@ -910,7 +910,7 @@ def test_heartbeats_tell_how_busy_it_is() -> None:
 def test_output_is_told_to_clients_that_want_it() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 1, flags=STREAM)
-    fake.worker(0, wm.Output(C, 10, "f", 1, "hello\n"))
+    fake.worker(0, wm.Output(C, 10, 1, "f", "hello\n"))
     assert [message.text for message in fake.heard(TaskOutput)] == ["hello\n"]
 
 
@@ -918,7 +918,7 @@ def test_what_a_worker_calls_its_task_is_cut_where_names_of_tasks_end() -> None:
     """It is in each line of the log; and the scheduler would take a message with a longer one for none."""
     fake = FakeAgent(1)
     fake.give(10, 0, 1, flags=STREAM)
-    fake.worker(0, wm.Output(C, 10, "f" * 100_000, 1, "hello\n"))
+    fake.worker(0, wm.Output(C, 10, 1, "f" * 100_000, "hello\n"))
     (said,) = fake.heard(TaskOutput)
     assert len(said.name) == LONGEST_NAME
     with pytest.raises(ProtocolError, match="a function's name has at most 1,000 characters"):

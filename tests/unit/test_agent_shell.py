@@ -144,7 +144,7 @@ def test_all_that_a_worker_has_said_is_heard_before_its_end_and_a_little_of_it_a
     zygote, core = shell._workers.zygote, shell.core
     core.wants = [StartWorker(0)]
     shell.handle([], 0.0)
-    lines = [Output(1, 2, "f", 1, f"{n} " + "x" * 90) for n in range(400)]
+    lines = [Output(1, 2, 1, "f", f"{n} " + "x" * 90) for n in range(400)]
     task = zygote.theirs[0]
     task.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     said = BlockingSender(task)

@@ -153,7 +153,7 @@ def unlucky_agent(monkeypatch: pytest.MonkeyPatch, what_is_left: Any = lambda st
 
 def test_a_defect_that_a_workers_message_meets_ends_that_worker_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = unlucky_agent(monkeypatch)
-    fake.worker(0, wm.Output(fake.CLIENT, 10, "f", 1, "text"))
+    fake.worker(0, wm.Output(fake.CLIENT, 10, 1, "f", "text"))
     assert fake.killed == [0]
     assert any("met by the Output of worker 0" in line and "in fail\n" in line for line in fake.logged)
     fake.dies(0)
@@ -169,7 +169,7 @@ def test_one_that_leaves_the_state_in_disorder_ends_the_agent(monkeypatch: pytes
 
     fake = unlucky_agent(monkeypatch, spoil)
     with pytest.raises(ZeroDivisionError) as raised:
-        fake.worker(0, wm.Output(fake.CLIENT, 10, "f", 1, "text"))
+        fake.worker(0, wm.Output(fake.CLIENT, 10, 1, "f", "text"))
     assert "it has left the state in disorder: " in raised.value.__notes__[1]
 
 

@@ -43,7 +43,7 @@ SAID: list[wm.FromWorker] = [
     wm.Returned(0, [], None),
     wm.Returned(9, [wm.ReturnedSpan(1, 7, 100, 2, 4)], (1, 1)),
     wm.Published([wm.PublishedValue((7, 1 << 60), 10, None), wm.PublishedValue((7, 2), 0, "disk full: é")]),
-    wm.Output(7, 102, "f", 1, "ein Gruß\n"),
+    wm.Output(7, 102, 1, "f", "ein Gruß\n"),
     wm.Blocked(),
     wm.Unblocked(),
     wm.Leaving(),
@@ -72,8 +72,8 @@ def test_what_an_agent_says_is_what_its_worker_reads(message: wm.ToWorker) -> No
 
 
 def test_text_that_is_no_text_is_told_with_what_can_be_written_of_it() -> None:
-    read = read_by_agent(memoryview(from_worker(wm.Output(7, 1, "f", 1, "a\udc80b"))))
-    assert read == wm.Output(7, 1, "f", 1, "a?b")
+    read = read_by_agent(memoryview(from_worker(wm.Output(7, 1, 1, "f", "a\udc80b"))))
+    assert read == wm.Output(7, 1, 1, "f", "a?b")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_text_that_is_no_text_is_told_with_what_can_be_written_of_it() -> None:
         wm.Returned(1, [wm.ReturnedSpan(1, 7, 100, 4, 4)], None),
         wm.Published([wm.PublishedValue((7, 1), LARGEST_VALUE + 1, None)]),
         wm.Published([wm.PublishedValue((7, 1), 0, None)]),
-        wm.Output(7, 1, "f", 9, "text"),
+        wm.Output(7, 1, 9, "f", "text"),
     ],
 )
 def test_messages_that_cannot_be_meant_are_malformed(message: wm.FromWorker) -> None:
@@ -152,7 +152,7 @@ def test_who_reads_in_turns_gets_all_in_order_and_few_at_a_time() -> None:
     ours, its = socket.socketpair()
     with ours, its:
         receiver = Receiver(its, read_by_agent, turn=1_000)
-        lines = [wm.Output(1, 2, "f", 1, f"{n} " + "x" * (5_000 if n == 30 else 50)) for n in range(60)]
+        lines = [wm.Output(1, 2, 1, "f", f"{n} " + "x" * (5_000 if n == 30 else 50)) for n in range(60)]
         for line in lines:
             data = from_worker(line)
             ours.sendall(b"".join(framed(data)))
@@ -166,7 +166,7 @@ def test_who_reads_in_turns_gets_all_in_order_and_few_at_a_time() -> None:
 def test_a_large_message_is_read_in_turns_so_that_others_are_heard_in_between() -> None:
     """Whoever writes on and on would have the agent to itself, and have the others' hosts taken for dead."""
     ours, its = socket.socketpair()
-    line = wm.Output(1, 2, "f", 1, "x" * (24 << 20))
+    line = wm.Output(1, 2, 1, "f", "x" * (24 << 20))
     data = b"".join(framed(from_worker(line)))
     with ours, its:
         receiver = Receiver(its, read_by_agent, turn=1_000)

@@ -218,7 +218,7 @@ def _is_running(worker: WorkerRecord, key: Key) -> bool:
 
 def take_output(out: Outgoing, worker: WorkerRecord, message: worker_messages.Output) -> None:
     """A task has printed or warned: it goes to the log, and to its client if that wants it."""
-    client, row, name, stream, text = message
+    client, row, stream, name, text = message
     name = name[:LONGEST_NAME]  # as long as that of any task: what a worker says is in each line
     wanted = WARN if stream == WARNINGS else STREAM
     is_told = any(_shows(dispatch, client, wanted) for dispatch in worker.dispatches.values())

@@ -393,7 +393,7 @@ class SimWorker:
             return
         if behaviour == "print":
             self._say(
-                wm.Output(assigned.run.client, assigned.run.batch + row, assigned.run.name, 1, f"job {job.uid}\n")
+                wm.Output(assigned.run.client, assigned.run.batch + row, 1, assigned.run.name, f"job {job.uid}\n")
             )
         if behaviour == "fail" or (behaviour == "flaky" and job.runs <= parameter):
             record = ErrorRecord(ErrorKind.RAISED, f"job {job.uid}", assigned.run.name, "ValueError").encode()
