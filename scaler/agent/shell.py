@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from scaler.agent.core import leaving
 from scaler.agent.core.agent_core import AgentCore
@@ -37,7 +37,6 @@ from scaler.agent.core.events import (
 from scaler.agent.host_store import HostStore
 from scaler.agent.host_workers import HostWorkers
 from scaler.agent.measuring import Measuring
-from scaler.agent.state.host import HostState
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.state.worker_records import STARTING
 from scaler.agent.usage import Usage
@@ -55,21 +54,7 @@ logger = logging.getLogger("scaler.agent")
 PLACES: tuple[Place, ...] = ("shm", "live", "disk", "open", "moving")
 
 
-class Core(Protocol):
-    """The agent's core."""
-
-    @property
-    def state(self) -> HostState:
-        """All that the agent knows."""
-
-    def handle(self, events: list[Event], now: float) -> list[Effect]:
-        """Take what happened; what is to be done about it."""
-
-    def leave(self) -> list[Effect]:
-        """The last words of an agent that is told to end."""
-
-
-def core_of(workers: int, limits: AgentLimits, validate: bool, may_return: bool = True) -> Core:
+def core_of(workers: int, limits: AgentLimits, validate: bool, may_return: bool = True) -> AgentCore:
     """The core of an agent with so many workers; with `validate` it looks at its state after each step.
 
     `may_return`: it may outlive its scheduler.
@@ -80,7 +65,7 @@ def core_of(workers: int, limits: AgentLimits, validate: bool, may_return: bool 
     from scaler.agent.state.validate import validate as findings_in  # here, as few want it and all would load it
     from scaler.common.validating import ValidatingCore
 
-    return cast(Core, ValidatingCore(core, findings_in))
+    return cast(AgentCore, ValidatingCore(core, findings_in))
 
 
 class AgentShell:
@@ -88,7 +73,7 @@ class AgentShell:
 
     def __init__(
         self,
-        core: Core,
+        core: AgentCore,
         zygote: Zygote | None,
         store: HostStore,
         loop: Loop,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from scaler.common.poller import READABLE, WRITABLE, new_poller
 from scaler.common.processors import available_cores
@@ -58,52 +58,6 @@ class Ending:
         self.is_told = True
 
 
-class Loop(Protocol):
-    """What a shell needs of an event loop. One thread."""
-
-    #: "builtin" or "uvloop"
-    name: str
-    #: sources that were readable since `step` last ran, in order; `step` takes them out
-    ready: dict[object, None]
-    #: set by `step`: hardly anything is under way that takes a processor: the loop may look for a moment (`spinning`)
-    is_idle: bool
-
-    def watch(self, fd: int, source: object) -> None:
-        """When this descriptor is readable, put `source` into `ready` and run `step`."""
-
-    def watch_with(self, fd: int, callback: Callable[[], None]) -> None:
-        """Call this when the descriptor is readable."""
-
-    def watch_writable(self, fd: int, callback: Callable[[], None]) -> None:
-        """Call this once when the descriptor is writable."""
-
-    def forget(self, fd: int) -> None:
-        """Stop watching."""
-
-    def wake_at(self, when: float) -> None:
-        """Run `step` at this time (of `time.monotonic`); replaces an earlier wish."""
-
-    def soon(self) -> None:
-        """Run `step` as soon as everything that is ready has been noticed."""
-
-    def on_signal(self, number: int, callback: Callable[[], None]) -> None:
-        """While it runs, call this when the process gets the signal."""
-
-    def run(self, closing: Callable[[], None] = lambda: None, ending: Ending | None = None) -> None:
-        """Run until `stop`; raises what `step` raised. `ending_signals` stop it too, and so do those of `ending`.
-
-        `closing` is called when it has stopped, for whatever reason. Signals that come meanwhile do nothing.
-        """
-
-    def stop(self) -> None:
-        """End `run`."""
-
-
-def make_loop(choice: str, step: Callable[[], None]) -> Loop:
-    """The loop that was asked for; "auto" is the builtin one. Raises ImportError if uvloop isn't installed."""
-    return UvLoop(step) if choice == "uvloop" else BuiltinLoop(step)
-
-
 def _ignore() -> None:
     """A signal that is somebody else's."""
 
@@ -114,7 +68,7 @@ def _handler(number: int, ending: Ending | None) -> Callable[[int, FrameType | N
 
 
 class BuiltinLoop:
-    """On the system's poll."""
+    """What a shell needs of an event loop, on the system's poll. One thread."""
 
     name = "builtin"
 
@@ -128,21 +82,23 @@ class BuiltinLoop:
         self._signals: dict[int, Callable[[], None]] = dict.fromkeys(ending_signals(), self.stop)
         self._running = False
         self._due = False
+        #: sources that were readable since `step` last ran, in order; `step` takes them out
         self.ready: dict[object, None] = {}
+        #: set by `step`: hardly anything is under way that takes a processor: it may look for a moment (`spinning`)
         self.is_idle = False
 
     def watch(self, fd: int, source: object) -> None:
-        """See `Loop`."""
+        """When this descriptor is readable, put `source` into `ready` and run `step`."""
         self._readers[fd] = source, None
         self._poller.add(fd)
 
     def watch_with(self, fd: int, callback: Callable[[], None]) -> None:
-        """See `Loop`."""
+        """Call this when the descriptor is readable."""
         self._readers[fd] = None, callback
         self._poller.add(fd)
 
     def watch_writable(self, fd: int, callback: Callable[[], None]) -> None:
-        """See `Loop`."""
+        """Call this once when the descriptor is writable."""
         if fd not in self._readers:
             self._readers[fd] = None, None
             self._poller.add(fd)
@@ -150,25 +106,28 @@ class BuiltinLoop:
         self._poller.want_write(fd, True)
 
     def forget(self, fd: int) -> None:
-        """See `Loop`."""
+        """Stop watching."""
         self._writers.pop(fd, None)
         if self._readers.pop(fd, None) is not None:
             self._poller.remove(fd)
 
     def wake_at(self, when: float) -> None:
-        """See `Loop`."""
+        """Run `step` at this time (of `time.monotonic`); replaces an earlier wish."""
         self._wake = when
 
     def soon(self) -> None:
-        """See `Loop`."""
+        """Run `step` as soon as everything that is ready has been noticed."""
         self._due = True
 
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
-        """See `Loop`."""
+        """While it runs, call this when the process gets the signal."""
         self._signals[number] = callback
 
     def run(self, closing: Callable[[], None] = lambda: None, ending: Ending | None = None) -> None:
-        """See `Loop`."""
+        """Run until `stop`; raises what `step` raised. `ending_signals` stop it too, and so do those of `ending`.
+
+        `closing` is called when it has stopped, for whatever reason. Signals that come meanwhile do nothing.
+        """
         receiver, sender = socket.socketpair()
         sender.setblocking(False)
 
@@ -220,12 +179,12 @@ class BuiltinLoop:
                 self._step()
 
     def stop(self) -> None:
-        """See `Loop`."""
+        """End `run`."""
         self._running = False
 
 
 class UvLoop:
-    """On uvloop."""
+    """The same on uvloop."""
 
     name = "uvloop"
 
@@ -242,7 +201,7 @@ class UvLoop:
         self.is_idle = False  # libuv sleeps
 
     def watch(self, fd: int, source: object) -> None:
-        """See `Loop`."""
+        """See `BuiltinLoop`."""
 
         def readable() -> None:
             self.ready[source] = None
@@ -251,11 +210,11 @@ class UvLoop:
         self._loop.add_reader(fd, readable)
 
     def watch_with(self, fd: int, callback: Callable[[], None]) -> None:
-        """See `Loop`."""
+        """See `BuiltinLoop`."""
         self._loop.add_reader(fd, callback)
 
     def watch_writable(self, fd: int, callback: Callable[[], None]) -> None:
-        """See `Loop`."""
+        """See `BuiltinLoop`."""
 
         def writable() -> None:
             self._loop.remove_writer(fd)
@@ -264,12 +223,12 @@ class UvLoop:
         self._loop.add_writer(fd, writable)
 
     def forget(self, fd: int) -> None:
-        """See `Loop`."""
+        """See `BuiltinLoop`."""
         self._loop.remove_reader(fd)
         self._loop.remove_writer(fd)
 
     def wake_at(self, when: float) -> None:
-        """See `Loop`."""
+        """See `BuiltinLoop`."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(min(FOREVER, max(0.0, when - time.monotonic())), self._ring, when)
@@ -282,7 +241,7 @@ class UvLoop:
             self.soon()
 
     def soon(self) -> None:
-        """See `Loop`."""
+        """See `BuiltinLoop`."""
         if not self._due:
             self._due = True
             self._loop.call_soon(self._run_step)
@@ -296,11 +255,11 @@ class UvLoop:
             self._loop.stop()
 
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
-        """See `Loop`."""
+        """See `BuiltinLoop`."""
         self._signals[number] = callback
 
     def run(self, closing: Callable[[], None] = lambda: None, ending: Ending | None = None) -> None:
-        """See `Loop`."""
+        """See `BuiltinLoop`."""
         before = {number: signal.getsignal(number) for number in self._signals}
         for number, callback in self._signals.items():
             self._loop.add_signal_handler(number, callback)
@@ -330,5 +289,13 @@ class UvLoop:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def stop(self) -> None:
-        """See `Loop`."""
+        """See `BuiltinLoop`."""
         self._loop.stop()
+
+
+Loop: TypeAlias = BuiltinLoop | UvLoop
+
+
+def make_loop(choice: str, step: Callable[[], None]) -> Loop:
+    """The loop that was asked for; "auto" is the builtin one. Raises ImportError if uvloop isn't installed."""
+    return UvLoop(step) if choice == "uvloop" else BuiltinLoop(step)
