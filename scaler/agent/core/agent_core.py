@@ -133,9 +133,9 @@ class AgentCore:
             Looked: self._looked,
             Sampled: self._sampled,
             Measured: partial(reporting.report, state, out),
-            Spilled: self._spilled,
-            Restored: self._restored,
-            Fetched: self._fetched,
+            Spilled: partial(storing.take_spilled, state, out),
+            Restored: partial(storing.take_restored, state, out),
+            Fetched: partial(storing.take_fetched, state, out),
             Requested: lambda event: sharing.answer_peer(state, out, event.key),
             FileMissing: lambda event: releasing.find_missing(state, out, event.key),
             Leave: partial(leaving.take_notice, state, out),
@@ -253,23 +253,6 @@ class AgentCore:
         worker_lifecycle.take_sample(self._state, self.out, event)
         silence.take_sample(self._state, self.out, event)
         spilling.note_short(self._state, event.short)
-
-    def _spilled(self, event: Spilled) -> None:
-        storing.take_spilled(self._state, self.out, event.key, event.error)
-        if event.error is not None:
-            spilling.note_failure(self._state, self.out, event.error)
-        else:
-            spilling.note_success(self._state, self.out)
-
-    def _restored(self, event: Restored) -> None:
-        if event.error is not None and not event.is_lost:
-            spilling.note_no_room(self._state, self._state.objects.size(event.key))
-        storing.take_restored(self._state, self.out, event.key, event.error, event.is_lost, event.lacks_room)
-
-    def _fetched(self, event: Fetched) -> None:
-        if event.lacks_room:
-            spilling.note_no_room(self._state, self._state.objects.size(event.key))
-        storing.take_fetched(self._state, self.out, event.key, event.error, event.lacks_room)
 
     # ---- what workers and the scheduler say ------------------------------------------------------------------------
     def _from_worker(self, event: FromWorker) -> None:

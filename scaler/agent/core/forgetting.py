@@ -4,7 +4,11 @@ from scaler.agent.core import releasing, staging, worker_commands
 from scaler.agent.core.events import LookAt
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves
+from scaler.agent.state.doubts import Doubts
+from scaler.agent.state.estimates import Estimates
 from scaler.agent.state.host import HostState
+from scaler.agent.state.suspects import Suspects
+from scaler.agent.state.withdrawals import WithdrawalTable
 from scaler.agent.state.worker_records import KillKind
 from scaler.protocol.messages import ClientDeparture
 from scaler.worker_protocol.messages import Drop
@@ -36,12 +40,10 @@ def forget_everything(state: HostState, out: Outgoing) -> None:
     """The scheduler doesn't know what this agent holds: begin anew."""
     staging.drop_everything(state)
     releasing.release_everything(state, out)
-    state.estimates.clear()
-    state.doubts.clear()
-    state.suspects.clear()
+    state.estimates, state.doubts, state.suspects = Estimates(), Doubts(), Suspects()
     out.drop_results()
     state.unsettled.clear()
-    state.withdrawals.clear()
+    state.withdrawals = WithdrawalTable()
     for worker in state.workers.records.values():
         if worker.dispatches:
             for number in list(worker.dispatches):

@@ -3,6 +3,7 @@ how rows have ended that it may not know of. Whatever runs goes on meanwhile."""
 
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
+from scaler.agent.state.withdrawals import WithdrawalTable
 from scaler.protocol.messages import Inventory, Settled, TaskResult, u32, u64
 from scaler.protocol.results import spans_of
 from scaler.store.layout import Key
@@ -10,7 +11,7 @@ from scaler.store.layout import Key
 
 def introduce_again(state: HostState, out: Outgoing) -> None:
     """Tell another scheduler what is here."""
-    state.withdrawals.clear()
+    state.withdrawals = WithdrawalTable()
     out.begin_anew()
     unsettled = state.unsettled
     inventory = Inventory(u32(unsettled.sessions), u64(unsettled.sessions.values()))

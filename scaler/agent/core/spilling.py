@@ -69,17 +69,14 @@ def note_crowded(state: HostState, size: int) -> None:
     note_no_room(state, size - state.objects.leaving)
 
 
-def note_failure(state: HostState, out: Outgoing, error: str) -> None:
-    """An object could not be moved to disk."""
-    if state.now >= state.memory.paused_until:
-        state.memory.paused_until = state.now + PAUSE
-        if not state.memory.is_stuck:
-            state.memory.is_stuck = True
-            out.log("WARNING", f"objects can't be moved to disk: {error}; tried again until it works")
-
-
-def note_success(state: HostState, out: Outgoing) -> None:
-    """An object was moved to disk."""
-    if state.memory.is_stuck:
-        state.memory.is_stuck = False
+def note_end(state: HostState, out: Outgoing, error: str | None) -> None:
+    """An object was moved to disk, or could not be."""
+    memory = state.memory
+    if error is None and memory.is_stuck:
+        memory.is_stuck = False
         out.log("INFO", "objects are moved to disk again")
+    elif error is not None and state.now >= memory.paused_until:
+        memory.paused_until = state.now + PAUSE
+        if not memory.is_stuck:
+            memory.is_stuck = True
+            out.log("WARNING", f"objects can't be moved to disk: {error}; tried again until it works")

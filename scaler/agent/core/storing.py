@@ -1,11 +1,11 @@
 """Objects that come to be here: written by clients, workers or the store, kept by the worker that made them."""
 
-from scaler.agent.core import bringing, worker_commands
-from scaler.agent.core.events import DropObject
+from scaler.agent.core import bringing, spilling, worker_commands
+from scaler.agent.core.events import DropObject, Fetched, Restored, Spilled
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import object_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.object_records import ObjectState
+from scaler.agent.state.object_records import ObjectRecord, ObjectState
 from scaler.agent.state.worker_records import WorkerRecord
 from scaler.protocol.messages import PLACE, STORED_OBJECT, ObjectAnnounce
 from scaler.store.layout import Key
@@ -82,16 +82,17 @@ def take_announced(state: HostState, out: Outgoing, message: ObjectAnnounce) -> 
 
 
 # ---- what the store says ---------------------------------------------------------------------------------------------
-def take_spilled(state: HostState, out: Outgoing, key: Key, error: str | None) -> None:
+def take_spilled(state: HostState, out: Outgoing, event: Spilled) -> None:
     """An object was moved to disk, or could not be."""
+    spilling.note_end(state, out, event.error)
+    key = event.key
     record = state.objects.records.get(key)
     if record is None or record.state is not ObjectState.SPILLING:
         return
-    size = state.objects.index[key].size
-    if error is not None:
-        object_moves.move(state, key, record, ObjectState.STORED)
-        bringing.arrive(state, out, key, record)
+    if event.error is not None:
+        _take_whole(state, out, key, record)
         return
+    size = state.objects.index[key].size
     object_moves.move(state, key, record, ObjectState.ON_DISK)
     for worker in state.workers.records.values():
         if key in worker.objects:  # its memory is free when nobody maps it any more
@@ -102,36 +103,44 @@ def take_spilled(state: HostState, out: Outgoing, key: Key, error: str | None) -
         bringing.try_earlier(state, size)
 
 
-def take_restored(
-    state: HostState, out: Outgoing, key: Key, error: str | None, is_lost: bool, lacks_room: bool
-) -> None:
+def take_restored(state: HostState, out: Outgoing, event: Restored) -> None:
     """An object was moved back from disk, or could not be, as it is not there any more or memory has no room."""
+    key, error = event.key, event.error
+    if error is not None and not event.is_lost:
+        spilling.note_no_room(state, state.objects.size(key))
     record = state.objects.records.get(key)
     if record is None or record.state is not ObjectState.RESTORING:
         return
-    if error is not None and is_lost:
+    if error is None:
+        _take_whole(state, out, key, record)
+    elif event.is_lost:
         bringing.give_up(state, out, key, record, error)
-    elif error is not None and lacks_room:
+    elif event.lacks_room:
         bringing.open_on_disk(state, out, key, record)
-    elif error is not None:
-        bringing.fail(state, out, key, record, error)
     else:
-        object_moves.move(state, key, record, ObjectState.STORED)
-        bringing.arrive(state, out, key, record)
+        bringing.fail(state, out, key, record, error)
 
 
-def take_fetched(state: HostState, out: Outgoing, key: Key, error: str | None, lacks_room: bool) -> None:
+def take_fetched(state: HostState, out: Outgoing, event: Fetched) -> None:
     """An object came from another agent, or could not be had from any, or not for lack of room here."""
+    key, error = event.key, event.error
+    if event.lacks_room:
+        spilling.note_no_room(state, state.objects.size(key))
     record = state.objects.records.get(key)
     if record is None or record.state is not ObjectState.FETCHING:
         return
-    if error is not None and lacks_room:
-        bringing.fail(state, out, key, record, error)
-    elif error is not None:
-        bringing.do_without(state, out, key, record, error)
-    else:
-        object_moves.move(state, key, record, ObjectState.STORED)
+    if error is None:
         size = state.objects.index[key].size
         state.fetched_bytes += size
         out.announce(key, size, state.number)
-        bringing.arrive(state, out, key, record)
+        _take_whole(state, out, key, record)
+    elif event.lacks_room:
+        bringing.fail(state, out, key, record, error)
+    else:
+        bringing.do_without(state, out, key, record, error)
+
+
+def _take_whole(state: HostState, out: Outgoing, key: Key, record: ObjectRecord) -> None:
+    """Its file is in the store, with the bytes that it was to have."""
+    object_moves.move(state, key, record, ObjectState.STORED)
+    bringing.arrive(state, out, key, record)

@@ -50,7 +50,3 @@ class Doubts:
         """Forget the functions of a client."""
         for function in [function for function in self.tries if function[0] == client]:
             del self.tries[function]
-
-    def clear(self) -> None:
-        """Forget all."""
-        self.tries.clear()

@@ -45,12 +45,6 @@ class Estimates:
             for function in [function for function in table if function[0] == client]:
                 del table[function]
 
-    def clear(self) -> None:
-        """Forget all."""
-        self.durations.clear()
-        self.running.clear()
-        self.sizes.clear()
-
 
 def _average(table: dict[Function, float], function: Function, value: float) -> None:
     known = table.pop(function, None)

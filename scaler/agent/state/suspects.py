@@ -71,8 +71,3 @@ class Suspects:
         """Forget the rows of a client."""
         for batch in [batch for batch in self.rows if batch[0] == client]:
             self.count -= len(self.rows.pop(batch))
-
-    def clear(self) -> None:
-        """Forget all."""
-        self.rows.clear()
-        self.count = 0

@@ -27,9 +27,3 @@ class WithdrawalTable:
         """Nobody asks for rows of a client any more."""
         for row in [row for row in self.withdrawing if row[0] == client]:
             del self.withdrawing[row]
-
-    def clear(self) -> None:
-        """Nobody asks for anything any more."""
-        self.withdrawing.clear()
-        self.look_at.clear()
-        self.rows_to_return = 0
