@@ -2,8 +2,7 @@
 
 #: each behind those that it imports
 LATER = (
-    "scaler.agent.core.output_tails",
-    "scaler.agent.core.unfiled",
+    "json",
     "scaler.agent.state.validate",
     "bz2",
     "lzma",

@@ -3,7 +3,7 @@
 from simulator.scripted import FakeAgent
 
 from scaler.agent.core import events as ae
-from scaler.agent.core.starting import PATIENCE
+from scaler.agent.core.preloads import PATIENCE
 from scaler.protocol.messages import ObjectMissing
 from scaler.worker_protocol import messages as wm
 

@@ -19,7 +19,6 @@ UNUSED = (
     "scaler.common.validating", "scaler.scheduler.succession", "scaler.scheduler.pairing",
     "scaler.scheduler.partner", "scaler.scheduler.durable_jobs", "scaler.scheduler.jobs_opener", "tempfile",
     "scaler.scheduler.state.validate", "scaler.agent.preemption",
-    "scaler.agent.core.output_tails",
     "scaler.scheduler.core.answering", "scaler.scheduler.core.commanding", "scaler.scheduler.core.explaining",
     "scaler.scheduler.core.relaying", "scaler.scheduler.views.cluster_view",
     "scaler.scheduler.views.task_pages",

@@ -18,7 +18,7 @@ from support import until
 from support.made_up_jobs import FIRST, Jobs, Paper, part, results
 from support.runner import ARGUMENTS, BATCH, FUNCTION, Agent
 
-from scaler.agent.core.unfiled import PAUSE
+from scaler.agent.core.worker_reports import UNFILED_PAUSE as PAUSE
 from scaler.common import patience
 from scaler.common.patience import Patience
 from scaler.errors import JobError

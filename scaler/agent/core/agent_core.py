@@ -158,7 +158,7 @@ class AgentCore:
             HeartbeatEcho: partial(heartbeat.take_echo, state),
             Watch: partial(reporting.take_watch, state, out),
             Drain: partial(leaving.take_drain, state, out),
-            Query: self._asked,
+            Query: partial(reporting.take_question, state, out),
         }
         self._of_worker: dict[type[worker_messages.FromWorker], Callable[[WorkerRecord, Any], None]] = {
             Ready: lambda worker, message: worker_lifecycle.take_ready(state, out, worker),
@@ -170,8 +170,8 @@ class AgentCore:
             Unblocked: lambda worker, message: worker_lifecycle.take_unblocked(state, worker),
             Leaving: lambda worker, message: worker_lifecycle.take_leaving(out, worker),
             Unfit: lambda worker, message: worker_lifecycle.replace(state, out, worker, message.why),
-            TailResponse: self._tail_response,
-            Unfiled: self._unfiled,
+            TailResponse: lambda worker, message: reporting.take_tail(out, message),
+            Unfiled: partial(worker_reports.take_unfiled, state, out),
             Preloading: partial(preloads.take_word, state, out),
             Crowded: lambda worker, message: spilling.note_crowded(state, message.size),
         }
@@ -197,21 +197,6 @@ class AgentCore:
         if self._doubt is not None:
             self._check()
         return out.flush()
-
-    def _asked(self, query: Query) -> None:
-        from scaler.agent.core import output_tails  # here, as a cluster should start without it
-
-        output_tails.take_question(self._state, self.out, query)
-
-    def _tail_response(self, worker: WorkerRecord, message: TailResponse) -> None:
-        from scaler.agent.core import output_tails
-
-        output_tails.take_answer(self.out, worker, message)
-
-    def _unfiled(self, worker: WorkerRecord, message: Unfiled) -> None:
-        from scaler.agent.core import unfiled
-
-        unfiled.take(self._state, self.out, worker, message)
 
     def leave(self) -> list[Effect]:
         """The last words of an agent that is told to end."""

@@ -1,9 +1,10 @@
-"""What workers call before they take rows (`--preload`) has failed: such a worker ends, and is started again later.
+"""Workers can't start: what they call before they take rows (`--preload`) fails, or the system lets there be no more
+processes or threads. They are tried again for as long as it takes.
 
 A host of which no worker can start takes no rows. If it may, it ends, and whoever runs hosts sees that; rows that it
 has go back, since it drains. A local cluster can't: its program would wait for ever. There rows are refused, so that
-other hosts get them if there are any, or else they end with an error that says what has failed; and workers are tried
-again, for as long as it takes.
+other hosts get them if there are any, or else they end with an error that says what has failed: the call at once, the
+system after a while, as an agent that may end is left then to whoever reads its log.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from scaler.agent.state.worker_records import STARTING, WorkerRecord
 from scaler.common.exits import describe_exit
 from scaler.protocol import failures
 from scaler.worker_protocol.messages import Preloading
+
+#: seconds without any worker, for want of processes, after which rows end with an error
+PATIENCE = 30.0
 
 
 def take_word(state: HostState, out: Outgoing, worker: WorkerRecord, message: Preloading) -> None:
@@ -43,6 +47,19 @@ def take_failed_start(state: HostState, out: Outgoing, worker: WorkerRecord, eve
             out.add(GiveUp(f"{words}; start the host again when that is mended"))
         else:
             out.log("ERROR", f"{words}; tasks fail until it succeeds, which is tried again and again")
+
+
+def take_shortage(state: HostState, out: Outgoing, trouble: str, delay: float) -> None:
+    """The system did not let a worker start, for this reason; it is tried again in so many seconds."""
+    pool = state.workers
+    if any(record.state is not STARTING for record in pool.records.values()):
+        return
+    if pool.failing_since is None:
+        pool.failing_since = state.now
+    if state.may_end or pool.is_unfit or state.now + delay - pool.failing_since < PATIENCE:
+        return
+    pool.is_unfit, pool.failed_preload = True, trouble
+    out.log("ERROR", f"no worker of this host can start: {trouble}; tasks fail until one can, which is tried again")
 
 
 def take_start(state: HostState, out: Outgoing) -> None:

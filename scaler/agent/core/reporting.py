@@ -3,17 +3,20 @@
 Nobody measures anything until the scheduler says `Watch`. One that does not know this agent begins unwatched.
 """
 
-from scaler.agent.core.events import Measure, Measured, MeasuredWorker
+from scaler.agent.core.events import Measure, Measured, MeasuredWorker, ToWorker
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
 from scaler.agent.state.worker_records import BUSY, STARTING, WorkerRecord
-from scaler.protocol.codes import MAX_NAME, WorkerFlag
-from scaler.protocol.messages import HostReport, Watch, WorkerColumns
+from scaler.protocol.codes import MAX_NAME, STDERR, WorkerFlag
+from scaler.protocol.messages import HostReport, Query, QueryResult, Watch, WorkerColumns
+from scaler.worker_protocol.messages import TailRequest, TailResponse
 
 #: seconds between two reports, at least, whatever the scheduler asks for
 SHORTEST = 1.0
 #: what a column of u32 takes
 MOST = 2**32 - 1
+#: lines of output that are told, and characters of each: a worker is not believed to keep to its own limits
+LINES, LONGEST = 40, 500
 
 INITIALISED, HAS_TASK, HOLDS_LOCK, SUSPENDED, ENDING, STOPPED = (flag.value for flag in WorkerFlag)
 
@@ -92,3 +95,26 @@ def _flags(worker: WorkerRecord, is_stopped: bool) -> int:
     if is_stopped:
         flags |= STOPPED
     return flags | ENDING if worker.kill_reason is not None else flags
+
+
+# ---- the last lines of output of one worker, for somebody who looks at its page; nothing is kept here of who asks ----
+def take_question(state: HostState, out: Outgoing, query: Query) -> None:
+    """The scheduler asks on behalf of a monitor; the worker answers at once, unless native code keeps it from that."""
+    worker = state.workers.records.get(query.slot)
+    if query.kind != "output" or worker is None or worker.state is STARTING:
+        out.say(QueryResult(query.number, error=f"this host has no worker {query.slot} that could say", bodies=[b""]))
+        return
+    out.add(ToWorker(worker.slot, TailRequest(query.number), control=True))
+
+
+def take_tail(out: Outgoing, message: TailResponse) -> None:
+    """A worker has said its last lines."""
+    import json  # here, as a cluster should start without it
+
+    streams = {str(int(STDERR)): "stderr"}
+    lines = [
+        json.dumps({"stream": streams.get(line[0], "stdout"), "text": line[1:][:LONGEST]})
+        for line in message.text[-LINES * (LONGEST + 2) :].split("\n")[-LINES:]
+        if line
+    ]
+    out.say(QueryResult(message.number, bodies=["\n".join(lines).encode()]))

@@ -3,7 +3,7 @@
 import signal
 from dataclasses import replace
 
-from scaler.agent.core import preloads, releasing, staging, starting, withdrawing
+from scaler.agent.core import preloads, releasing, staging, withdrawing
 from scaler.agent.core.events import DropObject, WorkerExited
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
@@ -157,4 +157,4 @@ def _start_again(state: HostState, out: Outgoing, worker: WorkerRecord, event: W
     why = event.trouble or f"it {describe_exit(event.status)}"
     out.log("ERROR", f"worker {event.slot} could not start: {why}; another try in {delay:.1f} s")
     if event.trouble:
-        starting.take_failed_start(state, out, event.trouble, delay)
+        preloads.take_shortage(state, out, event.trouble, delay)

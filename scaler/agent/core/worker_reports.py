@@ -1,5 +1,7 @@
 """What workers say of their rows: how they ended, which come back, what they print, what they have written."""
 
+import os
+
 from scaler.agent.core import releasing, silence, storing, withdrawing, worker_commands, worker_lifecycle
 from scaler.agent.core.events import Looked, ShowOutput
 from scaler.agent.core.outgoing import Outgoing
@@ -27,8 +29,12 @@ from scaler.protocol.messages import (
 from scaler.protocol.results import SpanResult, misplaced
 from scaler.store.layout import Key
 from scaler.worker_protocol import messages as worker_messages
-from scaler.worker_protocol.messages import EndedSpan, Flush, Published, Results, Returned
+from scaler.worker_protocol.messages import EndedSpan, Flush, Published, Results, Returned, Unfiled
 
+#: directories to which results can't be written that the log names, at most
+MOST_UNFILED = 16
+#: seconds until it is said that it is over, at least: a disk that is nearly full takes some and refuses others
+UNFILED_PAUSE = 60.0
 #: their values are objects
 _STORED = (STORED, LIVE)
 #: their values are not in messages
@@ -95,9 +101,7 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
         estimates.note_size(function, sum(size for (size,) in SIZE.iter_unpack(body)) / (hi - lo))
         outcome = STORED
     elif outcome == FILED and state.unfiled:
-        from scaler.agent.core import unfiled  # here, as few have such results
-
-        unfiled.end(state, out)
+        _end_unfiled(state, out)
     elif estimates.sizes:
         estimates.note_size(function, 0.0)
     took = min(duration, 0xFFFFFFFF)
@@ -241,3 +245,23 @@ def take_look(state: HostState, out: Outgoing, event: Looked) -> None:
     first, dispatch = next(iter(worker.dispatches.items()))
     if number != first or not dispatch.left or dispatch.left[0][0] != row:
         worker_commands.tell(out, worker, Flush(), control=True)
+
+
+# ---- large results of durable jobs that can't be written to files: they come as others do --------------------------
+def take_unfiled(state: HostState, out: Outgoing, worker: WorkerRecord, message: Unfiled) -> None:
+    """A worker could not write a file: the log says so, once for each directory."""
+    dispatch = worker.dispatches.get(message.dispatch)
+    if dispatch is None or len(state.unfiled) >= MOST_UNFILED:
+        return
+    directory = dispatch.origin.task.results.rpartition("/")[0]
+    if directory and directory not in state.unfiled:
+        state.unfiled[directory] = state.now
+        why = os.strerror(message.error)
+        out.log("WARNING", f"large results of durable jobs go through the scheduler: {directory} on this host: {why}")
+
+
+def _end_unfiled(state: HostState, out: Outgoing) -> None:
+    """A worker has written one, of which the log says otherwise."""
+    if state.now > max(state.unfiled.values()) + UNFILED_PAUSE:
+        state.unfiled.clear()
+        out.log("INFO", "large results of durable jobs are written to files again")
