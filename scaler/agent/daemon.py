@@ -93,6 +93,7 @@ class Daemon:
     ) -> None:
         """`address` is the scheduler's; without a zygote this is a store and has no workers."""
         self._address = address.for_client()
+        self._store = store
         self._candidates = Candidates(address)
         self._security = security
         self._limit = config.max_message_bytes
@@ -224,13 +225,13 @@ class Daemon:
         made = next(iter(self._connecting.take()), None)
         if made is None:
             return
-        self._connection = made.connection
-        if self._initiator.welcome is None and self._shell.widen_store(self._address):
-            self._initiator.introduce(data=self._shell.store[2])
-        elif self._shell.move_store(made.address, made.host):
-            self._initiator.introduce(data=self._shell.store[2])
-            logger.info("others find the store of this host at %s from now on", self._shell.store[2])
-        self._shell.introduced()
+        self._connection, store = made.connection, self._store
+        if self._initiator.welcome is None and store.widen(self._address, self.loop):
+            self._initiator.introduce(data=store.address)
+        elif store.move(made.address, made.host):
+            self._initiator.introduce(data=store.address)
+            logger.info("others find the store of this host at %s from now on", store.address)
+        store.introduced()
         now = time.monotonic()
         if self._ends < math.inf:
             self._initiator.introduce(walltime=max(1, round(1000 * (self._ends - now))))

@@ -46,7 +46,6 @@ from scaler.common.loop import Loop
 from scaler.protocol.codes import MAX_NAME, STDOUT, Leaving
 from scaler.protocol.messages import Message, ObjectFetch
 from scaler.store.index import Place
-from scaler.transport import Address
 
 logger = logging.getLogger("scaler.agent")
 
@@ -136,31 +135,9 @@ class AgentShell:
         return self._state.departure.reason
 
     @property
-    def target(self) -> int:
-        """Workers that the host should have at work."""
-        return self._state.workers.target
-
-    @property
     def has_workers(self) -> bool:
         """A worker has started, and is there."""
         return any(record.state is not STARTING for record in self._state.workers.records.values())
-
-    @property
-    def store(self) -> tuple[str, str, str]:
-        """What `Hello` says of the store: directory, token, address."""
-        return self._store.hello
-
-    def introduced(self) -> None:
-        """The scheduler is told of this agent now."""
-        self._store.introduced()
-
-    def widen_store(self, scheduler: Address) -> bool:
-        """See `HostStore.widen`."""
-        return self._store.widen(scheduler, self._loop)
-
-    def move_store(self, scheduler: Address, host: str | None) -> bool:
-        """See `HostStore.move`."""
-        return self._store.move(scheduler, host)
 
     @property
     def wake(self) -> float | None:

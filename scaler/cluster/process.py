@@ -87,7 +87,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
     core = core_of(workers, limits, agent_config.validate, may_return=False)
     shell = AgentShell(core, zygote, store, server.loop, context, print_output)
     capabilities = agent_config.capabilities
-    hello = hello_of(Role.AGENT, "local", LOCAL_AGENT, workers, capabilities, shell.store, packages())
+    hello = hello_of(Role.AGENT, "local", LOCAL_AGENT, workers, capabilities, store.hello, packages())
     server.host_agent(LocalAgentShell(shell), hello, LATER)
     with told_in_log("the local cluster"):
         server.serve(program)
