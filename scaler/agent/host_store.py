@@ -56,7 +56,7 @@ class HostStore:
         `port`: where it listens once it is open; 0: a free one.
         """
         clean_up_dead()
-        self.directory = StoreDirectory.create()
+        self.directory = StoreDirectory()
         #: what was made for `spill_root`, the innermost first, and goes with this if nothing else is in it then
         self._made = list[str]()
         try:

@@ -149,11 +149,6 @@ class StoreDirectory(OwnedDirectory):
         os.mkdir(free, 0o700)
         os.chmod(free, 0o700)
 
-    @classmethod
-    def create(cls, root: str | None = None) -> StoreDirectory:
-        """Make a new one below `root`, in memory by default. Raises OSError."""
-        return cls(root)
-
 
 def is_same_host(path: str, token: str) -> bool:
     """True if the directory of this name here is the one that has this token. Never raises."""

@@ -29,6 +29,8 @@ from collections.abc import Callable
 from pathlib import Path
 from pickle import PickleBuffer
 
+from scaler.common.buffers import address_of
+
 #: Whether it is accepted that a transfer into pinned pages, under way when a Watch begins, is not seen: a program that
 #: gives away an array while a device writes into it sends torn bytes in any case. Without it no Watch says «unchanged».
 MISSES_ACCEPTED: bool = True
@@ -96,7 +98,7 @@ class Watch:
         view = PickleBuffer(buffer).raw()
         head, pages = _split(view)
         if pages:
-            start = _address(view) + head
+            start = address_of(view) + head
             try:
                 self._pages = _Pages(start, start + pages)
                 alone = _is_alone(start, start + pages)
@@ -148,7 +150,7 @@ def kernel_tells() -> bool:
     size = 4 * mmap.PAGESIZE
     with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory[0] = 1  # a page that is there; the others are not
-        start = _address(memoryview(memory))
+        start = address_of(memory)
         changes: list[Callable[[], object]] = [
             lambda: ctypes.memset(start, 2, 1),
             lambda: ctypes.memset(start + size - 1, 2, 1),
@@ -278,9 +280,5 @@ def _split(view: memoryview) -> tuple[int, int]:
     """How many bytes lie before the first whole page of a buffer, and how many in whole pages."""
     if not view.nbytes:
         return 0, 0
-    head = min(-_address(view) % mmap.PAGESIZE, view.nbytes)
+    head = min(-address_of(view) % mmap.PAGESIZE, view.nbytes)
     return head, (view.nbytes - head) // mmap.PAGESIZE * mmap.PAGESIZE
-
-
-def _address(view: memoryview) -> int:
-    return ctypes.addressof(ctypes.c_char.from_buffer(view))

@@ -22,7 +22,7 @@ STORE = """
     from scaler.transport import Security
 
     host, commands = sys.argv[1], open(sys.argv[2])
-    directory = StoreDirectory.create()
+    directory = StoreDirectory()
     transfer = Transfer(directory.path, Security.from_env(os.environ), "tcp://0.0.0.0:0", patience=2.0, shortcut=False)
     url = transfer.address.with_port(transfer.address.port).url.replace("0.0.0.0", host)
     transfer.advertise(url)

@@ -207,7 +207,7 @@ def descriptors() -> Iterator[None]:
 @pytest.mark.usefixtures("descriptors")
 def test_stores_serve_whatever_is_asked() -> None:
     for seed in range(SOME // 4):
-        directory = StoreDirectory.create()
+        directory = StoreDirectory()
         try:
             serve(seed, directory.path)
         finally:

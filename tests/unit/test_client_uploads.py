@@ -44,7 +44,7 @@ class Host:
     def __init__(self, root):
         self.driver = FakeDriver(NUMBER)
         self.liveness = Liveness()
-        self.directory = StoreDirectory.create(str(root))
+        self.directory = StoreDirectory(str(root))
         self.now = 0.0
         #: how often room was made in a full store
         self.rooms = 0
@@ -302,7 +302,7 @@ def test_room_that_comes_soon_is_waited_for(host, monkeypatch):
 def test_a_directory_that_is_gone_is_left_for_another(host, tmp_path):
     first = host.keep(np.arange(100_000))
     host.directory.remove()
-    host.directory = StoreDirectory.create(str(tmp_path))
+    host.directory = StoreDirectory(str(tmp_path))
     host.token = host.directory.token
     second = host.keep(np.arange(200_000))
     assert (host.stored(second.id) == np.arange(200_000)).all()
@@ -385,7 +385,7 @@ def test_a_value_that_does_not_come_in_time(host):
 def test_stores_that_are_gone_are_forgotten_one_after_the_other(host, tmp_path):
     written = []
     for agent in range(10, 15):
-        directory = StoreDirectory.create(str(tmp_path))
+        directory = StoreDirectory(str(tmp_path))
         far = Transfer(directory.path, Security.none(), "tcp://127.0.0.1:0", shortcut=False)
         offer = StoreOffers(u32([agent]), ("",), ("",), (far.address.url,))
         host.driver.scheduler = lambda message, offer=offer: [offer]

@@ -19,7 +19,7 @@ from scaler.store.segments import write
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StoreDirectory]:
-    made = StoreDirectory.create(str(tmp_path))
+    made = StoreDirectory(str(tmp_path))
     yield made
     made.remove()
 
@@ -31,7 +31,7 @@ def mode(path: str) -> int:
 def test_it_is_private_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o777)
     try:
-        store = StoreDirectory.create(str(tmp_path))
+        store = StoreDirectory(str(tmp_path))
     finally:
         os.umask(before)
     assert mode(store.path) == mode(f"{store.path}/free") == 0o700
@@ -43,7 +43,7 @@ def test_it_is_private_whatever_the_umask(tmp_path: Path) -> None:
 
 
 def test_it_is_in_memory_by_default() -> None:
-    store = StoreDirectory.create()
+    store = StoreDirectory()
     try:
         assert os.path.dirname(store.path) == default_root()
         assert write(store.path, (1, 1), b"x") > 0
@@ -54,7 +54,7 @@ def test_it_is_in_memory_by_default() -> None:
 
 def test_only_who_reads_its_token_is_on_the_same_host(store: StoreDirectory, tmp_path: Path) -> None:
     assert is_same_host(store.path, store.token)
-    other = StoreDirectory.create(str(tmp_path))
+    other = StoreDirectory(str(tmp_path))
     assert not is_same_host(store.path, other.token)
     other.remove()
     assert not is_same_host(other.path, other.token)
@@ -130,7 +130,7 @@ def test_one_that_cannot_be_made_again_leaves_nothing_and_can_be_later(store: St
 def test_the_dead_are_cleaned_up_and_the_living_stay(store: StoreDirectory, tmp_path: Path) -> None:
     code = f"""if True:
         from scaler.store.directory import StoreDirectory
-        store = StoreDirectory.create({str(tmp_path)!r})
+        store = StoreDirectory({str(tmp_path)!r})
         print(store.path, flush=True)
         input()
     """
@@ -156,7 +156,7 @@ def test_a_forked_child_does_not_keep_its_parents_directory_alive(tmp_path: Path
     code = f"""if True:
         import os, sys
         from scaler.store.directory import StoreDirectory
-        store = StoreDirectory.create({str(tmp_path)!r})
+        store = StoreDirectory({str(tmp_path)!r})
         reader, writer = os.pipe()
         pid = os.fork()
         if not pid:

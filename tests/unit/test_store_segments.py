@@ -295,19 +295,17 @@ def test_warm_segments_are_given_back_when_unused_or_too_many(store: str) -> Non
     for age, name in enumerate(segments_of(store)):
         os.utime(os.path.join(store, "free", name), (0, time.time() - age))
     size = size_of(2 * MIB, [])
-    assert trim(store, 60, 10 * size) == 0
-    assert trim(store, 60, 2 * size) == size
-    assert trim(store, 0.5, 10 * size) == size
-    assert len(segments_of(store)) == 1
-    assert trim(store, 0, 0) == size
-    assert trim(os.path.join(store, "nowhere"), 0, 0) == 0
+    for older_than, max_bytes, left in ((60, 10 * size, 3), (60, 2 * size, 2), (0.5, 10 * size, 1), (0, 0, 0)):
+        trim(store, older_than, max_bytes)
+        assert len(segments_of(store)) == left
+    trim(os.path.join(store, "nowhere"), 0, 0)
 
 
 def test_all_of_a_client_is_removed_also_what_is_being_written(store: str) -> None:
     write(store, (1, 5), b"x")
     write(store, (12, 5), b"x")
     draft = seg.Draft(store, (1, 6), 5000)
-    assert remove_client(store, 1) == size_of(1, []) + 5000
+    remove_client(store, 1)
     assert objects_of(store) == [file_name((12, 5))]
     with pytest.raises(FileNotFoundError):
         draft.commit()
@@ -315,8 +313,11 @@ def test_all_of_a_client_is_removed_also_what_is_being_written(store: str) -> No
 
 def test_what_a_dead_process_was_writing_is_removed(store: str) -> None:
     draft = seg.Draft(store, (1, 6), 5000)
-    assert remove_drafts(store, os.getpid() + 1) == 0
-    assert remove_drafts(store, os.getpid()) == 5000
+    here = os.listdir(store)
+    remove_drafts(store, os.getpid() + 1)
+    assert os.listdir(store) == here
+    remove_drafts(store, os.getpid())
+    assert len(os.listdir(store)) == len(here) - 1
     draft.discard()
 
 

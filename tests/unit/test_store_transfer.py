@@ -44,7 +44,7 @@ class Host:
     """A store and its transfer."""
 
     def __init__(self, **options: Any) -> None:
-        self._directory = StoreDirectory.create()
+        self._directory = StoreDirectory()
         self.store = self._directory.path
         options = {"patience": patience(PATIENCE), **options}
         self.transfer = Transfer(self.store, SECURITY, "tcp://127.0.0.1:0", **options)
