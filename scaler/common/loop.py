@@ -16,7 +16,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, TypeAlias
 
-from scaler.common.poller import READABLE, WRITABLE, new_poller
+from scaler.common.poller import READABLE, WRITABLE, Poller
 from scaler.common.processors import available_cores
 from scaler.common.spinning import Spinner
 
@@ -74,7 +74,7 @@ class BuiltinLoop:
 
     def __init__(self, step: Callable[[], None]) -> None:
         self._step = step
-        self._poller = new_poller()
+        self._poller = Poller()
         #: what each descriptor stands for: a source, or a callback
         self._readers: dict[int, tuple[object, Callable[[], None] | None]] = {}
         self._writers: dict[int, Callable[[], None]] = {}

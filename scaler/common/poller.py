@@ -10,7 +10,6 @@ import select
 import selectors
 import socket
 import sys
-from typing import Protocol
 
 #: Bits of the events that `poll` reports; errors and hang-ups count as readable.
 READABLE = 1
@@ -19,34 +18,52 @@ WRITABLE = 4
 _ENDED = select.EPOLLERR | select.EPOLLHUP if sys.platform == "linux" else 0
 
 
-class Poller(Protocol):
-    """Level-triggered readiness of a set of descriptors."""
+class SelectorPoller:
+    """Level-triggered readiness of a set of descriptors, as any platform has it."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self.close = self._selector.close
 
     def fileno(self) -> int:
         """Readable while any descriptor of the set is ready."""
+        return int(self._selector.fileno())
 
     def add(self, fd: int) -> None:
         """Watch for readability."""
+        self._selector.register(fd, selectors.EVENT_READ)
 
     def want_write(self, fd: int, wanted: bool) -> None:
         """Watch for writability too, or no longer. May be called from any thread."""
+        self._selector.modify(fd, selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0))
 
     def pause(self, fd: int, paused: bool) -> None:
         """Look away from a descriptor, or look again; while another thread is in `poll` too, where that is epoll."""
+        if paused:
+            self._selector.unregister(fd)
+        else:
+            self._selector.register(fd, selectors.EVENT_READ)
 
     def remove(self, fd: int) -> None:
         """Forget a descriptor; to be called before it is closed."""
+        self._selector.unregister(fd)
 
     def poll(self, timeout: float = 0.0) -> list[tuple[int, int]]:
         """(descriptor, READABLE | WRITABLE) of those that are ready, waiting at most `timeout` seconds for one."""
-
-    def close(self) -> None:
-        """Forget all."""
+        return [
+            (
+                key.fd,
+                (READABLE if mask & selectors.EVENT_READ else 0) | (WRITABLE if mask & selectors.EVENT_WRITE else 0),
+            )
+            for key, mask in self._selector.select(timeout)
+        ]
 
 
 if sys.platform == "linux":
 
-    class _EpollPoller:
+    class Poller:
+        """The same by epoll."""
+
         def __init__(self) -> None:
             self._epoll = select.epoll()
             self.fileno = self._epoll.fileno
@@ -72,45 +89,8 @@ if sys.platform == "linux":
                     return [(fd, mask | READABLE if mask & _ENDED else mask) for fd, mask in ready]
             return ready
 
-
-class SelectorPoller:
-    """The portable one."""
-
-    def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
-        self.close = self._selector.close
-
-    def fileno(self) -> int:
-        return int(self._selector.fileno())
-
-    def add(self, fd: int) -> None:
-        self._selector.register(fd, selectors.EVENT_READ)
-
-    def want_write(self, fd: int, wanted: bool) -> None:
-        self._selector.modify(fd, selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0))
-
-    def pause(self, fd: int, paused: bool) -> None:
-        if paused:
-            self._selector.unregister(fd)
-        else:
-            self._selector.register(fd, selectors.EVENT_READ)
-
-    def remove(self, fd: int) -> None:
-        self._selector.unregister(fd)
-
-    def poll(self, timeout: float = 0.0) -> list[tuple[int, int]]:
-        return [
-            (
-                key.fd,
-                (READABLE if mask & selectors.EVENT_READ else 0) | (WRITABLE if mask & selectors.EVENT_WRITE else 0),
-            )
-            for key, mask in self._selector.select(timeout)
-        ]
-
-
-def new_poller() -> Poller:
-    """A poller of the best kind that the platform has."""
-    return _EpollPoller() if sys.platform == "linux" else SelectorPoller()
+else:
+    Poller = SelectorPoller
 
 
 class Waker:

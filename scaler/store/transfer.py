@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from scaler.common.attempts import is_under_way
 from scaler.common.mailbox import Mailbox
-from scaler.common.poller import new_poller
+from scaler.common.poller import Poller
 from scaler.common.process_limits import words_of
 from scaler.errors import AddressError, HandshakeRefused, ProtocolError, ScalerError
 from scaler.store import ObjectMissing, StoreFull
@@ -117,7 +117,7 @@ class Transfer:
         self._asked: Mailbox[Callable[[], None]] = Mailbox()
         self._commands: deque[Callable[[], None]] = deque()
         self._closing = False
-        self._poller = new_poller()
+        self._poller = Poller()
         self._poller.add(self._asked.fileno())
         self._poller.add(self._listener.fileno())
         self._thread = threading.Thread(target=self._run, name="scaler-transfer", daemon=True)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scaler import defaults
-from scaler.common.poller import Poller, new_poller
+from scaler.common.poller import Poller
 from scaler.errors import AddressError
 from scaler.transport import tcp_listening, unix
 from scaler.transport.address import Address
@@ -56,7 +56,7 @@ class _TwoListeners:
     def __init__(self, address: Address, security: Security, shortcut: bool, state: ListenerState) -> None:
         numeric = address.resolve()[0]
         self._pid = os.getpid()
-        self._poller = new_poller()
+        self._poller = Poller()
         #: until somebody comes to the tcp port
         self._reserved: socket.socket | None = tcp_listening.reserve(numeric)
         port = self._reserved.getsockname()[1]

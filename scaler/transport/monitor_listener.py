@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 
 from scaler import defaults
-from scaler.common.poller import new_poller
+from scaler.common.poller import Poller
 from scaler.common.records import frozen
 from scaler.errors import AddressError, AddressInUse, ConnectionFailed
 from scaler.transport import unix
@@ -80,7 +80,7 @@ class MonitorListener:
         self.address = address
         self._pid = os.getpid()
         _remove_stale(address)
-        self._poller = new_poller()
+        self._poller = Poller()
         try:
             self.state = ListenerState(limit, True, logger, FIRST_PEER)
             self._peers = UnixPeers(os.fsencode(address.path), self._poller, self.state)

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from scaler.common.poller import READABLE, WRITABLE, Poller, new_poller
+from scaler.common.poller import READABLE, WRITABLE, Poller
 from scaler.errors import AddressInUse
 from scaler.transport.address import Address
 from scaler.transport.listener_state import ListenerState
@@ -44,7 +44,7 @@ class UnixConnection:
 
     def __init__(self, address: Named, connected: socket.socket, limit: int) -> None:
         self.address = address
-        self._poller = new_poller()
+        self._poller = Poller()
         self.fileno = self._poller.fileno
         self._stream = Stream(connected, limit, self._poller.want_write)
         self._poller.add(self._stream.fd)

@@ -32,7 +32,7 @@ import zmq
 import zmq.utils.z85
 
 from scaler.common.attempts import is_under_way
-from scaler.common.poller import Poller, Waker, new_poller
+from scaler.common.poller import Poller, Waker
 from scaler.common.process_limits import lack_of_descriptors
 from scaler.errors import ConnectionFailed
 from scaler.transport.address import Address
@@ -133,7 +133,7 @@ class ZeroMQConnection:
             self._dealer = make_socket(self._context, zmq.DEALER, numeric, limit)
             self._monitor = monitor_of(self._dealer)
             self._waker = Waker()
-            self._poller = new_poller()
+            self._poller = Poller()
         self._dealer.setsockopt(zmq.RECONNECT_IVL, _NEVER_MILLISECONDS)
         if not security.insecure:
             self._dealer.curve_serverkey = security.public

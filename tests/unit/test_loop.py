@@ -119,7 +119,7 @@ class Poller:
 @pytest.mark.parametrize("is_idle", [True, False])
 def test_a_loop_that_is_idle_looks_before_it_sleeps(is_idle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     poller, steps = Poller(), []
-    monkeypatch.setattr(loops, "new_poller", lambda: poller)
+    monkeypatch.setattr(loops, "Poller", lambda: poller)
     monkeypatch.setattr(loops, "available_cores", lambda: 2)
     ticks = count()  # whatever else this machine does: each look takes a microsecond
     monkeypatch.setattr(loops, "Spinner", partial(loops.Spinner, clock=lambda: next(ticks) * 1e-6))

@@ -692,7 +692,7 @@ def test_a_forked_child_keeps_nothing_open(link: Link) -> None:
 @pytest.mark.parametrize("kind", _KINDS)
 def test_the_poller_of_other_systems_does_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (listening, unix, zeromq):
-        monkeypatch.setattr(module, "new_poller", poller.SelectorPoller)
+        monkeypatch.setattr(module, "Poller", poller.SelectorPoller)
     link = Link()
     try:
         client = link.connect(kind)

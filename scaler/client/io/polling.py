@@ -6,7 +6,7 @@ import contextlib
 import threading
 
 from scaler.client.io.wakeup import Wakeup
-from scaler.common.poller import new_poller
+from scaler.common.poller import Poller
 
 #: raised for a descriptor that is not watched any more
 _CLOSED = (OSError, ValueError, KeyError)
@@ -18,7 +18,7 @@ class ConnectionPoller:
     def __init__(self, wakeup: Wakeup) -> None:
         #: wakes the I/O thread
         self._wakeup = wakeup
-        self._poller = new_poller()
+        self._poller = Poller()
         self._poller.add(wakeup.fileno())
         #: held by the thread that has borrowed the connection; it can ask whether it does
         self._borrowing = threading.RLock()
