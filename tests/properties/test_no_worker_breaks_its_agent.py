@@ -74,7 +74,7 @@ def said() -> st.SearchStrategy[wm.FromWorker]:
         st.builds(wm.Results, st.lists(ended(), max_size=2), st.lists(dispatch, max_size=2)),
         returned(),
         st.builds(wm.Published, st.lists(value, max_size=2)),
-        st.builds(wm.Output, client, row, st.just("f"), st.integers(1, 3), st.just("text")),
+        st.builds(wm.Output, client, row, st.integers(1, 3), st.just("f"), st.just("text")),
         st.just(wm.Blocked()),
         st.just(wm.Unblocked()),
         st.just(wm.Leaving()),
