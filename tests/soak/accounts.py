@@ -24,6 +24,7 @@ def told(directory: Path) -> dict[str, Any]:
         "errors": Counter[str](),
         "longest": 0.0,
         "stories": [],
+        "late": [],
     }
     for path in sorted(directory.glob("told*")):
         for line in path.read_text().splitlines():
@@ -36,6 +37,7 @@ def told(directory: Path) -> dict[str, Any]:
                 total[key] += said[key]
             total["errors"].update(said["errors"])
             total["stories"] += said.get("stories", [])
+            total["late"] += said.get("late", [])
             total["longest"] = max(total["longest"], said["seconds"])
     return total
 

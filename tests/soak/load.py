@@ -15,6 +15,8 @@ from scaler.errors import ScalerError
 
 #: seconds in which a call has to end, whatever is killed meanwhile
 PATIENCE = 180.0
+#: seconds after which it is asked what a call waits for
+LATE = 20.0
 
 
 class MallocInfo(ctypes.Structure):
@@ -108,10 +110,14 @@ def connected(address):
 
 def collected(client, asked, patience):
     """What has come of all that was asked for, each of which has to end in so many seconds."""
-    told = {"ok": 0, "wrong": 0, "hung": 0, "errors": {}, "seconds": 0.0, "stories": []}
+    told = {"ok": 0, "wrong": 0, "hung": 0, "errors": {}, "seconds": 0.0, "stories": [], "late": []}
     for kind, future, value in asked:
         try:
-            got = future.result(timeout=patience)
+            try:
+                got = future.result(timeout=min(LATE, patience))
+            except TimeoutError:
+                told["late"] = [*told["late"][-4:], f"{time.strftime('%X')} {kind}: {explained(client, future)}"]
+                got = future.result(timeout=patience)
         except TimeoutError:
             told["hung"] += 1
             told["stories"] = [*told["stories"][-4:], f"{kind} hangs: {explained(client, future)}"]

@@ -213,7 +213,7 @@ def main() -> int:
     print(f"soak of {report['minutes']:.1f} minutes, seed {options.seed}")
     print(f"  faults: {sum(report['faults'].values())}: {report['faults']}")
     print(f"  {clients['ok']:,} right, {clients['wrong']} wrong, {clients['hung']} hung, {clients['longest']:.1f} s")
-    print(f"  errors: {dict(clients['errors'])}")
+    print(f"  errors: {dict(clients['errors'])}; late: {clients['late']}")
     print(f"  clients ended with {report['endings']}")
     for key, last in report["last"].items():
         print(f"  {key}: {report['first'].get(key, 0):.0f} in the beginning, {last:.0f} at the end")
