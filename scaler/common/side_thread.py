@@ -5,14 +5,15 @@ No work makes the thread end: whoever waits for an answer would wait for good. W
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from scaler.common.mailbox import Mailbox
 from scaler.common.process_limits import words_of
 
 logger = logging.getLogger("scaler")
@@ -39,16 +40,19 @@ class SideThread(Generic[Work, Done]):
         self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         #: the next piece, that was looked at and left
         self._left: deque[Work | None] = deque()
-        self._done: Mailbox[Done] = Mailbox()
-        #: what is told may not be taken any more
+        self._done: deque[Done] = deque()
+        #: nobody takes any more what is told
         self.is_closing = threading.Event()
+        self._wake_reader, self._wake_writer = os.pipe()
+        for each in (self._wake_reader, self._wake_writer):
+            os.set_blocking(each, False)
         self._thread: threading.Thread | None = None
         #: the log has said that there can be no thread
         self._is_missed = False
 
     def fileno(self) -> int:
         """Readable when there is something to take."""
-        return self._done.fileno()
+        return self._wake_reader
 
     @property
     def has_begun(self) -> bool:
@@ -84,7 +88,13 @@ class SideThread(Generic[Work, Done]):
         """What was told."""
         if self._thread is None and not (self._work.empty() or self.is_closing.is_set()):
             self._try_to_begin()
-        return self._done.take()
+        if self._wake_reader >= 0:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake_reader, 4096)
+        done = []
+        while self._done:
+            done.append(self._done.popleft())
+        return done
 
     def close(self, timeout: float) -> bool:
         """Do what waits, as far as that is possible within so many seconds; whether it was. Blocks."""
@@ -94,7 +104,10 @@ class SideThread(Generic[Work, Done]):
             self._thread.join(timeout)
             if self._thread.is_alive():
                 return False
-        self._done.close()
+        if self._wake_reader >= 0:
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
+            self._wake_reader = -1
         return True
 
     # ---- the thread ------------------------------------------------------------------------------------------------
@@ -118,4 +131,7 @@ class SideThread(Generic[Work, Done]):
 
     def tell(self, done: Done) -> None:
         """Say what came of it."""
-        self._done.put(done)
+        self._done.append(done)
+        if not self.is_closing.is_set():
+            with contextlib.suppress(BlockingIOError):  # it has been told often enough
+                os.write(self._wake_writer, b"x")

@@ -13,10 +13,10 @@ import threading
 from collections import deque
 from typing import Literal, TypeAlias
 
-from scaler.common.mailbox import Mailbox
 from scaler.store import ObjectMissing, StoreFull
 from scaler.store.directory import OwnedDirectory, clean_up_dead, named_root, temporary_root
 from scaler.store.layout import Key, file_name
+from scaler.store.mailbox import Mailbox
 from scaler.store.segments import DISK, Draft, free, open_file, write_all
 
 What: TypeAlias = Literal["spill", "restore", "drop", "lost", "full"]

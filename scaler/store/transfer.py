@@ -18,13 +18,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from scaler.common.attempts import is_under_way
-from scaler.common.mailbox import Mailbox
 from scaler.common.poller import Poller
 from scaler.common.process_limits import words_of
 from scaler.errors import AddressError, HandshakeRefused, ProtocolError, ScalerError
 from scaler.store import ObjectMissing, StoreFull
 from scaler.store.fetching import LONGEST_ADDRESS, Ask, Connect, Effect, Ended, Fetching, Hang
 from scaler.store.layout import HEADER_BYTES, Key, check_header
+from scaler.store.mailbox import Mailbox
 from scaler.store.segments import Draft, open_file, write_all
 from scaler.store.serving import Partial, Result, Serving
 from scaler.store.wire import CHUNK, IF_REFUSED, ONLY, REFERRED, VERSION, Kind, Note, chunks_of, pack, unpack
@@ -113,12 +113,14 @@ class Transfer:
         self._is_crowded = False
         #: when it was looked last what is under way, seconds
         self._looked = 0.0
-        #: things for the thread to do, and those of them that it has taken
-        self._asked: Mailbox[Callable[[], None]] = Mailbox()
+        #: things for the thread to do; guarded by `_lock`, as are the two below
         self._commands: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._is_woken = False
         self._closing = False
+        self._wake_reader, self._wake_writer = os.pipe()
         self._poller = Poller()
-        self._poller.add(self._asked.fileno())
+        self._poller.add(self._wake_reader)
         self._poller.add(self._listener.fileno())
         self._thread = threading.Thread(target=self._run, name="scaler-transfer", daemon=True)
         self._thread.start()
@@ -144,26 +146,26 @@ class Transfer:
                 self._hang(other)
                 self._fetching.lost(other, "this host has another address now", time.monotonic())
 
-        self._asked.put(told)
+        self._do(told)
 
     def fetch(self, key: Key, size: int, sources: Sequence[str]) -> None:
         """Have an object of so many bytes in the directory, from the stores at these addresses.
 
         There is one result, also if it is asked for again meanwhile (with other sources perhaps).
         """
-        self._asked.put(lambda: self._fetch(key, size, sources))
+        self._do(lambda: self._fetch(key, size, sources))
 
     def cancel(self, key: Key) -> None:
         """End a fetch; its result says so, if it isn't over already."""
-        self._asked.put(lambda: self._cancel(key))
+        self._do(lambda: self._cancel(key))
 
     def available(self, key: Key) -> None:
         """An object that was "wanted" is in the directory now."""
-        self._asked.put(lambda: self._serving.available(key))
+        self._do(lambda: self._serving.available(key))
 
     def unavailable(self, key: Key, reason: str = "") -> None:
         """An object that was "wanted" will not be in the directory."""
-        self._asked.put(lambda: self._serving.unavailable(key, reason))
+        self._do(lambda: self._serving.unavailable(key, reason))
 
     @property
     def served_bytes(self) -> int:
@@ -172,13 +174,25 @@ class Transfer:
 
     def close(self) -> None:
         """End the thread, and remove what is half there. Blocks for a second at most. Can be repeated."""
-        if self._closing:
-            return
-        self._closing = True
-        self._asked.put(lambda: None)
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+        os.write(self._wake_writer, b"x")
         self._thread.join()
-        self._asked.close()
+        with self._lock:
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
         self._results.close()
+
+    def _do(self, command: Callable[[], None]) -> None:
+        with self._lock:
+            if self._closing:
+                return
+            self._commands.append(command)
+            if not self._is_woken:
+                self._is_woken = True
+                os.write(self._wake_writer, b"x")
 
     # ---- the thread ------------------------------------------------------------------------------------------------
     def _run(self) -> None:
@@ -188,7 +202,7 @@ class Transfer:
             except Exception as error:
                 _log.exception("the transfer of objects failed")
                 self._begin_anew(f"{type(error).__name__}: {error}")
-        for command in (*self._commands, *self._asked.take()):
+        for command in self._commands:
             command()  # connections that were made just now
         for address in list(self._links):
             self._hang(address)
@@ -202,7 +216,10 @@ class Transfer:
     def _turn(self) -> None:
         busy = self._is_crowded or not (self._fetching.is_idle and self._serving.is_idle)
         ready = [fd for fd, _ in self._poller.poll(0 if self._commands else _BUSY if busy else _QUIET)]
-        self._commands.extend(self._asked.take())
+        if self._wake_reader in ready:
+            with self._lock:
+                os.read(self._wake_reader, 16)
+                self._is_woken = False
         # What was asked for before a message came counts before it, and what has ended before the same is asked again.
         for _ in range(len(self._commands)):
             self._commands.popleft()()  # those behind one that raises have their turn next
@@ -429,7 +446,7 @@ class Transfer:
             else:
                 self._connected(address, made)
 
-        self._asked.put(done)
+        self._do(done)
         if made is not None and self._closing:
             made.close(0)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from scaler.common.mailbox import Mailbox
 from scaler.store import ObjectMissing
 from scaler.store import spill as spill_module
 from scaler.store.layout import Key, file_name, size_of
+from scaler.store.mailbox import Mailbox
 from scaler.store.segments import open_object, write
 from scaler.store.spill import Result, Spiller
 

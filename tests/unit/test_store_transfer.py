@@ -392,8 +392,10 @@ def test_a_defect_ends_what_is_under_way_and_nothing_else(
 def fetch_together(here: Host, totals: dict[Key, int], source: str) -> None:
     """Have its thread find at once that all these objects are to be fetched."""
     transfer = here.transfer
-    fetches = [partial(transfer._fetch, key, total, [source]) for key, total in totals.items()]
-    transfer._asked.put(lambda: transfer._commands.extend(fetches))
+    with transfer._lock:
+        for key, total in totals.items():
+            transfer._commands.append(partial(transfer._fetch, key, total, [source]))
+    transfer.cancel((1, 1))
 
 
 def several(there: Host) -> dict[Key, int]:
