@@ -99,6 +99,7 @@ FOUND = {
     "a row is claimed, and cancelled before its agent has granted that": ("durable and faults", 1031),
     "a store can't fetch from the only agent that it was told of, while another one has a copy": ("leaving", 7003),
     "a value is made again for a host that has no room, beyond its reach, and again": ("workers", 7_300_299),
+    "what rows need that are about to go was moved to disk, and is read there": ("threads", 71_000_099),
     # that rows of an unknown function are taken back from behind a long one at once, again and again, was found by
     # ("unwaited", 3): `test_garbage.py` runs it
     "an agent speaks of a client that does not come, and of one that has come, in one message": (

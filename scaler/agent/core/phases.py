@@ -45,7 +45,11 @@ def _make_room(state: HostState, out: Outgoing) -> None:
 
 
 def _hand_out(state: HostState, out: Outgoing) -> None:
-    if not state.workers.ending:
+    if state.workers.ending:
+        return
+    dispatching.feed(state, out)
+    while state.follow_ups.arrived:  # rows that were about to go need what is on disk, and can read it there
+        staging.settle(state, out)
         dispatching.feed(state, out)
 
 
