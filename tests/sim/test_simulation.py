@@ -100,6 +100,9 @@ FOUND = {
     "a store can't fetch from the only agent that it was told of, while another one has a copy": ("leaving", 7003),
     "a value is made again for a host that has no room, beyond its reach, and again": ("workers", 7_300_299),
     "what rows need that are about to go was moved to disk, and is read there": ("threads", 71_000_099),
+    "one hands over to one that dies at once, and is to lead again": ("shared journal", 70_300_117),
+    "what could not be computed again is asked for once more": ("stores", 70_600_086),
+    "rows that take several slots are behind endless ones of two roots": ("swarm", 70_800_017),
     # that rows of an unknown function are taken back from behind a long one at once, again and again, was found by
     # ("unwaited", 3): `test_garbage.py` runs it
     "an agent speaks of a client that does not come, and of one that has come, in one message": (

@@ -14,7 +14,7 @@ from scaler.common.effects import Log
 from scaler.errors import ScalerError
 from scaler.journal import records
 from scaler.journal.copy_on_disk import CopyOnDisk
-from scaler.journal.directory import Directory
+from scaler.journal.directory import Directory, Locked
 from scaler.journal.history import (
     FIRST,
     MOST_TURNS,
@@ -1037,6 +1037,18 @@ def test_one_that_has_handed_over_asks_for_nothing_but_to_send_the_rest_of_its_c
     journal.meet("b")
     said, _ = journal.attend(1.0, may_be_alone=False)
     assert [message.copying for message in said if isinstance(message, JournalState)] == [Copying.LEADS] * bool(partner)
+
+
+def test_one_that_has_handed_over_and_leads_again_as_nobody_came_opens_the_journal_anew(copies):
+    """What was handed over is not locked any more, and has counted records for the jobs that were there."""
+    handed_over = copies.journal
+    handed_over.close()
+    copies.hand_over()
+    journal, _ = opened(copies, 1.0)
+    assert journal is not handed_over
+    journal.replay(lambda record, place: None)
+    with pytest.raises(Locked):
+        Journal(journal.path)
 
 
 def kept(path, *, partner: str = "", alone: bool = False, follows: bool = False) -> None:

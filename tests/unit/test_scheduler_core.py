@@ -1,5 +1,6 @@
 """What the scheduler's core does, case by case; agents and clients are played by the test."""
 
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -2042,6 +2043,26 @@ def test_rows_of_one_slot_and_of_several_take_turns() -> None:
     batches = [batch for batch, _, _ in given]
     assert 10 <= batches.count(2_000) <= 30
     assert all({1_000, 2_000} <= set(batches[at : at + 6]) for at in range(0, 30, 6))
+
+
+def test_rows_of_several_slots_have_their_turn_beside_two_roots_whose_short_ones_never_end() -> None:
+    """Beyond its window an agent has what each root lacks there: one row each time, if they end one by one."""
+    fake = FakeScheduler(4)
+    (agent,), client, other = fake.agents, fake.client(), fake.client()
+    learnt(fake, agent, client, us=1_000_000)
+    fake.say(other, task(10, 400))
+    fake.say(client, task(10, 400))
+    fake.say(client, task(2_000, 4, threads=3))
+    there: deque[tuple[int, int, int]] = deque()
+    wide = 0
+    for _ in range(60):
+        for given in fake.heard(agent, Task):
+            for lo, hi in zip(given.spans[::2], given.spans[1::2], strict=True):
+                there += [(given.client, given.batch, row) for row in range(lo, hi)]
+        owner, batch, row = there.popleft()
+        wide += batch == 2_000
+        fake.report(agent, owner, result(batch, row, row + 1, us=1_000_000))
+    assert wide == 4
 
 
 def test_only_rows_that_fit_are_taken_back_for_an_agent_that_idles() -> None:

@@ -387,6 +387,21 @@ def test_a_lost_result_is_computed_again_when_it_is_read(two: Any) -> None:
     assert ended(fake, client) == []
 
 
+def test_a_result_that_could_not_be_computed_again_at_first_is_as_any_other_afterwards(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, task(10, 1))
+    fake.report(first, client, result(10, 0, 1, STORED))
+    fake.lose(first)
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    fake.report(second, client, result(10, 0, 1, ERROR))
+    batch = fake.core.state.clients[client].batches[10]
+    assert fake.holds(second) == 1, "it is read, and tried once more"
+    assert list(thorough(fake.core.state)) == []
+    fake.report(second, client, result(10, 0, 1, STORED))
+    assert batch.state_of(0) == "done"
+    assert len(fake.heard(second, ObjectFetch)) == 1
+
+
 def test_a_lost_intermediate_is_computed_again_with_what_it_needs_in_turn(two: Any) -> None:
     fake, first, second, client = two
     fake.say(client, graph(10, [[], [0], [1], [2]], [3]))

@@ -119,6 +119,9 @@ class Copies:
             is_in_step,
             self.is_held and not self._is_newest,
         )
+        if self.journal is not None and not self.is_held:  # it was handed over, and nobody has taken it
+            self.journal.end()
+            self.journal = None
         opening = Opening(self._path, known, self._open_journal, self.journal, follower)
         self.journal = self.follower = None
         self.is_held, self._until, self._brief_until = False, None, None

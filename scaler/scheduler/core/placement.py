@@ -515,8 +515,8 @@ def _next_lacking(state: ClusterState, head: Batch, group: AgentGroup) -> tuple[
             if is_shared and shares < MOST_SHARES:
                 turn = min(TURN_US, PREFETCH_US / (1 + shares))
                 room = max(room, window(load.workers, each, turn) - load.by_share.get(share, 0))
-            if room >= slots:
-                return agent, room // slots
+            if room > 0:  # not only for all of its slots: those who take one would see to it that there never is
+                return agent, room // slots or 1
             busy.move_to_end(agent)
     return None, 0
 

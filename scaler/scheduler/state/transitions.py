@@ -161,6 +161,8 @@ def place_queued(
 def hold(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int) -> None:
     """Rows wait for something that they need."""
     _take_out(state, batch, lo, hi, WAITING, WAITING, cause)
+    if cause == Cause.RECOMPUTED and batch.endings is not None:  # they have not ended, however they did before
+        batch.end_as(lo, hi, Ending.DONE)
 
 
 def end(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int) -> None:
