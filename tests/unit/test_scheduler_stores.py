@@ -601,6 +601,31 @@ def test_a_row_whose_only_host_does_not_reach_its_input_fails_within_half_a_minu
     assert "agent-2 could not, which does not reach agent-1" in str(decode_error(bytes(answers[0].bodies[0])))
 
 
+def test_what_only_a_host_beyond_reach_can_make_is_not_made_again_there_without_end() -> None:
+    """Row 30 runs at one host alone, which can't reach the other one; row 20 is made again there, and needs row 10."""
+    fake = FakeScheduler()
+    maker, client = fake.agent(1, ("maker",)), fake.client()
+    fake.say(client, task(10, 1, capabilities=("maker",)))
+    fake.report(maker, client, result(10, 0, 1, STORED))
+    fake.say(client, task(20, 1, dependency_counts=u32([1]), dependencies=u64([10])))
+    fake.report(maker, client, result(20, 0, 1, STORED))
+    user = fake.agent(1, ("user",))
+    fake.say(client, task(30, 1, capabilities=("user",), dependency_counts=u32([1]), dependencies=u64([20])))
+    fake.heard(client)
+    fake.heard(maker)
+    made, needs = 0, {20: 10, 30: 20}
+    answers: list[Any] = []
+    while not answers:
+        for batch, _, _ in fake.placed(maker):
+            made += 1
+            fake.report(maker, client, result(batch, 0, 1, STORED))
+        for batch, _, _ in fake.placed(user):
+            fake.say(user, ObjectMissing(names(client, needs[batch]), spans(Spans, client, (batch, 0, 1))))
+        assert made <= 10
+        answers = fake.heard(client, TaskResult)
+    assert "agent-3 could not, which does not reach agent-1" in str(decode_error(bytes(answers[0].bodies[0])))
+
+
 @pytest.mark.parametrize(("unfit", "kind"), [(False, StoreFull), (True, TaskFailed)], ids=["no room", "no worker"])
 def test_a_row_that_one_host_can_not_run_goes_to_each_other_one_and_then_fails_with_the_reason(
     unfit: bool, kind: type[TaskFailed]

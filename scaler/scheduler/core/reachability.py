@@ -16,6 +16,7 @@ from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, attempts_of
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.transitions import Cause
 
 #: how often a row comes back since what it needs is out of reach, before it is given up
 MAX_RETURNS = 8
@@ -85,6 +86,9 @@ def settle(
     beyond = [] if home is None else _unreachable(state, client, home, values)
     if home is None or not beyond:
         return Queue(batch, row, row + 1, cause, True)
+    if cause == Cause.READY:  # what it lacked was made again, and not within reach: that would go on without end
+        target = placement.choose(state, batch, homes[:1], even_if_full=True)
+        return Queue(batch, row, row + 1, cause, True) if target is None else Place(batch, row, row + 1, target, cause)
     client.values.required_zones.update(dict.fromkeys(beyond, home.number))
     return Hold(batch, row, beyond, cause)
 
