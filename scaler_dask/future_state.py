@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -33,6 +34,7 @@ class FutureState:
         "_source",
         "_submit_again",
         "_watched",
+        "_watched_in",
         "_watchers",
         "graph",
         "key",
@@ -59,6 +61,8 @@ class FutureState:
         self._watchers: list[Callable[[], None]] = []
         #: the source that has been told to call them
         self._watched: Source | None = None
+        #: the process that has told it: a forked child is never called, and has to hear of it
+        self._watched_in = 0
         #: what needs its value; None if nothing has come to need it while it was under way
         self._dependents: weakref.WeakSet[Dependents] | None = None
         #: of whose keys this is one, if that was given other futures; kept as long as the arguments
@@ -111,14 +115,14 @@ class FutureState:
         return self._source.error(timeout)
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call this once, from any thread, when it has ended; at once if it has."""
+        """Call this once, from any thread, when it has ended; at once if it has. Raises `scaler.ForkedClient`."""
         watchers, source = self._watchers, self._source
         watchers.append(callback)
         if source.done:
             _call_all(watchers)
-        elif self._watched is not source:
-            self._watched = source
+        elif self._watched is not source or self._watched_in != os.getpid():
             source.call_when_done(lambda: _call_all(watchers))
+            self._watched, self._watched_in = source, os.getpid()
 
     def unwatch(self, callback: Callable[[], None]) -> None:
         """Do not call this, unless it has been called."""

@@ -30,7 +30,7 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from scaler.client.callbacks import call_back, callback_of_task, callbacks_collected
-from scaler.client.waiters import Waiters
+from scaler.client.waiters import Waiters, check_process
 from scaler.common.gate import Gate
 from scaler.common.interrupts import wait_in_steps
 from scaler.common.renewed_lock import RenewedLock
@@ -191,8 +191,10 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     def add_done_callback(self, fn: Callable[[Future], object]) -> None:
         """Have this called with the future once it has ended, or now if it has. Does not block; any thread may call it.
 
-        What a task's callback submits ends with the program whose task has added it.
+        What a task's callback submits ends with the program whose task has added it. Raises `ForkedClient` where it
+        would never be called.
         """
+        check_process([self])
         super().add_done_callback(callback_of_task(fn))
 
     def done(self) -> bool:
@@ -566,7 +568,7 @@ class _Bell:
 def as_ended(futures: Iterable[Future]) -> Iterator[Future]:
     """Each of these as it ends, as `concurrent.futures.as_completed` does, without a Condition for each. Blocks.
 
-    Ctrl-C takes no task back: that is left to whoever waits.
+    Ctrl-C takes no task back: that is left to whoever waits. Raises `ForkedClient`.
     """
     left = dict.fromkeys(futures)
     del futures  # who has been told is kept by nobody here
@@ -576,6 +578,7 @@ def as_ended(futures: Iterable[Future]) -> Iterator[Future]:
     while left:
         if not ended:
             if noted is None:
+                check_process(left)
                 noted = next(reversed(left))  # mostly the last to end, so that one is enough
                 noted.owner.prepare_to_block(noted)
             gate.wait_for(lambda: ended, None)

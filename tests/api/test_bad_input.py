@@ -347,6 +347,66 @@ def test_a_result_asked_for_after_a_fork(scripts):
     assert text.endswith("8\nthe parent works on\n")
 
 
+def test_no_wait_of_a_forked_child_for_what_its_parent_has_submitted_is_for_ever(scripts):
+    text = scripts.run(
+        """
+        import asyncio, os, signal, threading, time
+        from concurrent.futures import as_completed, wait
+        import scaler, scaler_dask
+
+        async def awaited(make):
+            return await make()
+
+        with scaler.Executor(2) as pool, scaler_dask.Client(pool.client.address) as client:
+            ended, running = pool.submit(pow, 2, 3), pool.submit(time.sleep, 600)
+            assert ended.result(20) == 8
+            coming = as_completed([ended, running])
+            assert next(coming) is ended
+            keyed, watched = client.submit(time.sleep, 500), client.submit(time.sleep, 400)
+            ends = scaler_dask.as_completed([watched])
+            uses = [
+                running.result,
+                lambda: wait([ended, running]),
+                lambda: wait([running], 500),
+                lambda: list(as_completed([running, ended])),
+                lambda: next(coming),
+                lambda: running.add_done_callback(print),
+                lambda: asyncio.run(awaited(lambda: asyncio.wrap_future(running))),
+                lambda: asyncio.run(awaited(lambda: running)),
+                keyed.result,
+                lambda: scaler_dask.wait([keyed]),
+                lambda: scaler_dask.wait([watched]),
+                lambda: next(scaler_dask.as_completed([keyed])),
+                lambda: client.gather([keyed]),
+            ]
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(50)
+                for use in uses:
+                    try:
+                        print("missed:", use(), flush=True)
+                    except scaler.ForkedClient as error:
+                        print("refused:", error, flush=True)
+                assert wait([ended]).done == {ended}
+                with scaler.Executor(1) as mine:
+                    future = mine.submit(pow, 2, 4)
+                    print(sorted(each.result() for each in as_completed([future, ended])), flush=True)
+                    print(wait([future, ended]).not_done, flush=True)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            assert running.cancel(force=True)
+            assert next(coming) is running
+            keyed.engine_future.cancel(force=True)
+            watched.engine_future.cancel(force=True)
+        print("the parent works on")
+        """,
+        PYTHONWARNINGS="ignore::DeprecationWarning",  # since 3.12: forking a program with threads
+    )
+    assert text.count("refused: this future belongs to the parent of this forked process: ") == 13
+    assert text.count("Make a new Client, or Executor, here and submit to that\n") == 13
+    assert text.endswith("[8, 16]\nset()\nthe parent works on\n")
+
+
 def test_a_value_over_the_limit_of_messages_is_stored(start_cluster, connect):
     client = connect(start_cluster(1, max_message_bytes=1 << 20))
     big = bytes(2 << 20)

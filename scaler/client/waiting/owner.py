@@ -18,6 +18,12 @@ from scaler.graph import RemoteValue
 from scaler.serialize.outofband import joined
 from scaler.transport import Address
 
+#: what is said to whoever waits for what was submitted before a fork
+FORKED = (
+    "this future belongs to the parent of this forked process: only there can it be waited for. "
+    "Make a new Client, or Executor, here and submit to that"
+)
+
 
 class ClientOwner:
     """Of one client and all its views: a `FutureOwner`, a waiters' `Owner` and an `ObjectOwner`. Any thread."""
@@ -62,10 +68,7 @@ class ClientOwner:
     # ---- for futures -----------------------------------------------------------------------------------------------
     def wait(self, future: Future, timeout: float | None) -> None:
         """Wait until the future is done, at most so many seconds. Ctrl-C takes its task back. Raises `ForkedClient`."""
-        if self._liveness.is_forked:
-            raise ForkedClient(
-                "this future belongs to the parent of this forked process: only there can it be waited for"
-            )
+        self.check_process()
         try:
             self._wait(future, timeout)
         except BaseException as error:  # whatever a signal's handler raises
@@ -87,6 +90,11 @@ class ClientOwner:
                 future.wait_at_gate(None if deadline is None else deadline - time.monotonic())
         finally:
             take_back_slot()
+
+    def check_process(self) -> None:
+        """Raise `ForkedClient` in a child of the process that made the client: there no future of it ends any more."""
+        if self._liveness.is_forked:
+            raise ForkedClient(FORKED)
 
     def copy(self, value: Any, body: bytes | None) -> Any:
         """A value in an object that nobody else has: from its bytes as they came, else as they would have come.
