@@ -79,6 +79,11 @@ class Setting:
     option: Option
 
     @property
+    def is_amount(self) -> bool:
+        """It is a number of bytes, or of seconds as all with fractions are; it may have a unit: `"2GB"`, `"30s"`."""
+        return self.option.is_size or self.kind is float
+
+    @property
     def env_name(self) -> str:
         """The environment variable that sets it.
 
@@ -717,11 +722,17 @@ def settings(config: type[Config]) -> Iterator[Setting]:
 
 
 def check(config: Config) -> None:
-    """Raises `OptionError` for the first value that is of the wrong type, not a choice, too small or too large."""
+    """Raises `OptionError` for the first value that is of the wrong type, not a choice, too small or too large.
+
+    Bytes and seconds that were given with their units become numbers.
+    """
     for setting in settings(type(config)):
         value = getattr(config, setting.name)
         if value is None and setting.default is None:
             continue
+        if setting.is_amount and isinstance(value, str | float):
+            value = _number(setting, value)
+            object.__setattr__(config, setting.name, value)
         expected = (int, float) if setting.kind is float else setting.kind
         if not isinstance(value, expected) or (isinstance(value, bool) and setting.kind is not bool):
             raise OptionError(setting.name, f"must be {kind_of(setting.kind, value)}, not {value!r}")
@@ -734,6 +745,25 @@ def check(config: Config) -> None:
             check_number(setting.name, value, option.minimum, option.maximum, option.is_size)
         if setting.default is MISSING and not value:
             raise OptionError(setting.name, "must not be empty")
+
+
+def _number(setting: Setting, value: str | float) -> float:
+    """What is meant by a size or a time. Raises `OptionError`.
+
+    >>> memory = next(setting for setting in settings(AgentConfig) if setting.name == "memory_limit")
+    >>> _number(memory, "2GB"), _number(memory, 4e9)
+    (2000000000, 4000000000)
+    """
+    is_size = setting.option.is_size
+    if isinstance(value, float) and not is_size:
+        return value
+    from scaler.common.amounts import bytes_of, seconds_of  # here, as most programs give numbers
+
+    try:
+        return bytes_of(str(value)) if is_size else seconds_of(str(value))
+    except (ValueError, OverflowError):
+        what = "a number of bytes, like 2GB or 512MiB" if is_size else "a number of seconds, or a time like 30s or 5min"
+        raise OptionError(setting.name, f"must be {what}, not {value!r}") from None
 
 
 def kind_of(kind: type, value: object) -> str:
@@ -758,22 +788,30 @@ def check_number(name: str, value: float, minimum: float | None, maximum: float 
 
 #: from here on the digits of a number are in groups
 _GROUPED = 100_000
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_UNITS = {1024: ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"), 1000: ("kB", "MB", "GB", "TB", "PB", "EB")}
 
 
 def _amount(number: float, is_size: bool) -> str:
     """A number as people read it.
 
-    >>> _amount(1 << 24, True), _amount(1, True), _amount(100_001, True), _amount(65535, False), _amount(1e9, False)
-    ('16 MiB', '1 byte', '100,001 bytes', '65535', '1,000,000,000')
+    >>> _amount(1 << 24, True), _amount(5 * 10**12, True), _amount(1, True), _amount(100_001, True)
+    ('16 MiB', '5 TB', '1 byte', '100,001 bytes')
+    >>> _amount(65535, False), _amount(1e9, False)
+    ('65535', '1,000,000,000')
     """
     if not isinstance(number, int) and (number % 1 or abs(number) >= 1e15):
         return f"{number:g}"
     whole, unit = int(number), "byte" if number == 1 else "bytes"
-    if is_size:
-        for larger in _UNITS:
-            if whole == 0 or whole % 1024:
-                break
-            whole, unit = whole // 1024, larger
+    if is_size and whole:
+        whole, unit = min((_in_units(whole, unit, factor) for factor in _UNITS), key=lambda said: abs(said[0]))
     text = f"{whole:,}" if abs(whole) >= _GROUPED else f"{whole}"
     return f"{text} {unit}" if is_size else text
+
+
+def _in_units(whole: int, unit: str, factor: int) -> tuple[int, str]:
+    """A number of bytes in the largest unit of which it is a whole number."""
+    for larger in _UNITS[factor]:
+        if whole % factor:
+            break
+        whole, unit = whole // factor, larger
+    return whole, unit

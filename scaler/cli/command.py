@@ -40,6 +40,12 @@ def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], 
     arguments = [setting for setting in settings(config) if setting.default is MISSING]
     described = [f"{setting.name.upper()}: {setting.option.help}. [{setting.env_name}]" for setting in arguments]
 
+    epilog = "A flag goes before the environment, the environment before the configuration file."
+    if any(setting.option.is_size for setting in settings(config)):
+        epilog += (
+            " A SIZE is a number of bytes, or has a unit: 2GB, 512MiB. SECONDS may have one, too: 250ms, 5min, 2h."
+        )
+
     def collect(**values: Any) -> int:
         try:
             return run(config(**values))
@@ -53,7 +59,7 @@ def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], 
         callback=collect,
         help="\n\n".join([help_text, *described]),
         short_help=help_text,
-        epilog="A flag goes before the environment, the environment before the configuration file.",
+        epilog=epilog,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
     return with_version(command)

@@ -108,7 +108,8 @@ def _refuse_kind(path: Path, setting: Setting, value: object) -> None:
     """
     if setting.choices and not isinstance(value, str):
         raise FileError(f"{path}: {setting.name} must be one of {', '.join(setting.choices)}, not {value!r}")
-    if not isinstance(value, _TAKEN[setting.kind]) or (isinstance(value, bool) and setting.kind is not bool):
+    taken = _TAKEN[float if setting.is_amount else setting.kind]  # 4e9 bytes
+    if not isinstance(value, taken) or (isinstance(value, bool) and setting.kind is not bool):
         quotes = f': "{value}"' if setting.kind is str and type(value) in (int, float) else ""
         raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not {value!r}{quotes}")
     if any(isinstance(each, str) and "\0" in each for each in (value if isinstance(value, list) else [value])):

@@ -39,6 +39,14 @@ class _Level(click.Choice[str]):
         return super().convert(level_name(value), param, ctx)
 
 
+class _Amount(click.types.StringParamType):
+    """A size or a time; what it may be the configuration class knows."""
+
+    def __init__(self, name: str) -> None:
+        #: what stands for it in the help
+        self.name = name
+
+
 def parameter(setting: Setting) -> click.Parameter:
     """The flag, or the argument when there is no default, that sets one field."""
     kind: Any = setting.kind
@@ -46,6 +54,8 @@ def parameter(setting: Setting) -> click.Parameter:
         kind = (_Level if setting.name == "log_level" else click.Choice)(setting.choices, case_sensitive=False)
     if setting.kind is tuple:
         kind = names
+    if setting.is_amount:
+        kind = _Amount("size" if setting.option.is_size else "seconds")
     if setting.default is MISSING:
         return click.Argument([setting.name], type=kind, envvar=setting.env_name)
     flag = f"--{setting.name.replace('_', '-')}"

@@ -173,6 +173,14 @@ def test_a_cluster_of_as_many_workers_as_numpy_counted():
         assert cluster.n_workers == 1
 
 
+def test_a_cluster_with_sizes_as_people_write_them():
+    sizes = {"memory_limit": "512MiB", "max_message_bytes": "0.1 GB"}
+    with SchedulerClusterCombo(n_workers=1, **sizes) as cluster, Client(cluster.address) as client:
+        assert client.submit(pow, 2, 3).result(20) == 8
+    with pytest.raises(ValueError, match="memory_limit must be a number of bytes, like 2GB or 512MiB, not '2 crates'"):
+        SchedulerClusterCombo(n_workers=1, memory_limit="2 crates")
+
+
 def test_an_executor_of_no_workers():
     with pytest.raises(ValueError, match="max_workers"):
         Executor(0)

@@ -12,6 +12,7 @@ import types
 
 import pytest
 from click.testing import CliRunner
+from dask.utils import parse_bytes
 
 import scaler
 from scaler import SchedulerClusterCombo, errors
@@ -521,6 +522,46 @@ def test_numbers_are_said_as_people_read_them(complaint):
         ("--workers", str(2**64), "workers must be at most 100,000, not 18,446,744,073,709,551,616"),
     ):
         assert words in complaint(cluster.command, "scaler_cluster", option, value, ADDRESS)
+
+
+@pytest.mark.parametrize(
+    "text", ["2GB", "512MiB", "512 mib", "1.5g", "100 Mi", "4e9", "1e5 kB", "30000000", "33000000b", "0.1TB", "1ti"]
+)
+def test_a_size_is_what_dask_reads_of_it(text, tmp_path, parse):
+    file = tmp_path / "said.toml"
+    file.write_text(f"[cluster]\nmemory_limit = {text!r}\n")
+    wanted = parse_bytes(text)
+    assert AgentConfig(ADDRESS, memory_limit=text).memory_limit == wanted
+    assert parse(AgentConfig, "cluster", "--memory-limit", text, ADDRESS).memory_limit == wanted
+    assert parse(AgentConfig, "cluster", "--config", str(file), ADDRESS).memory_limit == wanted
+
+
+def test_times_have_units_and_sizes_of_a_file_may_be_written_as_others_write_large_numbers(tmp_path, parse):
+    file = tmp_path / "some.toml"
+    file.write_text('[cluster]\nmemory_limit = 4e9\ndeath_timeout = "5 min"\nheartbeat_interval = 2\n')
+    config = parse(AgentConfig, "cluster", "--config", str(file), "--drain-grace", "250ms", ADDRESS)
+    assert (config.memory_limit, config.death_timeout) == (4_000_000_000, 300)
+    assert (config.heartbeat_interval, config.drain_grace) == (2, 0.25)
+    assert isinstance(config.memory_limit, int)
+    assert ProvisionConfig(ADDRESS, "local", idle_time="1h", walltime="2 days").walltime == 172_800
+
+
+@pytest.mark.parametrize(
+    "value", ["2GX", "GB", "lots", "auto", "", "2,5GB", "1e400", "inf", "0.5", "0.0001kB", 0.5, "2G B"]
+)
+def test_what_is_no_size_is_refused_with_what_is_one(value, complaint):
+    """A fraction of a byte would be 0, which is no limit at all."""
+    with pytest.raises(OptionError, match="worker_memory_limit must be a number of bytes, like 2GB or 512MiB, not "):
+        AgentConfig(ADDRESS, worker_memory_limit=value)
+    if isinstance(value, str):
+        said = complaint(cluster.command, "scaler_cluster", "--memory-limit", value, ADDRESS)
+        assert f"memory_limit must be a number of bytes, like 2GB or 512MiB, not {value!r}" in said
+
+
+@pytest.mark.parametrize("value", ["5 parsecs", "1:00:00", "min", "soon", "nan"])
+def test_what_is_no_time_is_refused_with_what_is_one(value, complaint):
+    said = complaint(cluster.command, "scaler_cluster", "--walltime", value, ADDRESS)
+    assert f"walltime must be a number of seconds, or a time like 30s or 5min, not {value!r}" in said
 
 
 @pytest.mark.parametrize("config", [TopConfig, DashboardConfig, MetricsConfig, ProvisionConfig])
