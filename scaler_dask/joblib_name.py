@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from scaler.extension import when_imported
 from scaler_dask import default_scheduler
 from scaler_dask.task_options import options_of_call
-from scaler_dask.when_imported import when_imported
 
 NAME = "dask"
 #: arguments that say how distributed is to be used, and mean nothing here: what tasks share is sent once anyway

@@ -16,9 +16,9 @@ from typing import Any
 
 from dask.base import get_scheduler
 
+from scaler.extension import when_imported
 from scaler_dask.program_lock import ProgramLock
 from scaler_dask.store_locks import is_ours, program_lock_for
-from scaler_dask.when_imported import when_imported
 
 #: where xarray asks and has its locks made
 _LOCKS = "xarray.backends.locks"

@@ -23,6 +23,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     name_of, pickled, pickled_if_small, SCALAR_TYPES                    functions and values, as the engine sees them
     fresh_function                                                      functions that have a state, as each row has it
     note_item, kept_for_note                                            errors, as the engine tells of them
+    when_imported                                                       what is done to the other library itself
 
 Each says whether it blocks and who may call it. Names are imported when they are first used (PEP 562): what runs in
 workers comes here for `run_once`, and needs no client.
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from scaler.common.interrupts import Uninterrupted, has_ended_program, is_interrupt, wait_in_steps
     from scaler.common.item_note import kept_for_note, note_item
     from scaler.common.renewed_lock import RenewedLock
+    from scaler.common.when_imported import when_imported
     from scaler.extension.clients import (
         FoundClient,
         find_client,
@@ -121,6 +123,7 @@ __all__ = [
     "take_result",
     "task_root",
     "wait_in_steps",
+    "when_imported",
     "with_memmaps_shared",
     "with_warnings_kept",
     "worker_slot_lent",
@@ -140,6 +143,7 @@ _NAMES = {
     "scaler.common.interrupts": "Uninterrupted has_ended_program is_interrupt wait_in_steps",
     "scaler.common.item_note": "kept_for_note note_item",
     "scaler.common.renewed_lock": "RenewedLock",
+    "scaler.common.when_imported": "when_imported",
     "scaler.extension.clients": (
         "FoundClient find_client host_for_tasks is_inside_task lifetime_of serializer_of surrounding_serializer "
         "with_memmaps_shared"

@@ -27,7 +27,7 @@ from typing import NoReturn, TextIO
 
 from scaler.common.collector import resume_collector
 from scaler.common.later_modules import load_all
-from scaler.worker import context, fitness, heap, leftovers, preloading
+from scaler.worker import context, fitness, heap, leftovers, opened_memory, preloading
 from scaler.worker.last_lines import LastLines
 from scaler.worker.output import OutputStream
 from scaler.worker.promised_modules import PromisedModules
@@ -82,6 +82,7 @@ def serve(
         runner.before_flush = flush_outputs
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
         runner.in_pause = partial(load_all, LATER)
+        opened_memory.watch()
         if promised:
             runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke
         tell_tail = partial(_tell_tail, sender, last_lines)

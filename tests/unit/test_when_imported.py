@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from scaler_dask.when_imported import when_imported
+from scaler.common.when_imported import when_imported
 
 NAME = "imported_later"
 BROKEN = "raise KeyboardInterrupt"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # workers have no other use for it
+    from importlib.machinery import ModuleSpec
 
 
 def when_imported(name: str, act: Callable[[Any], None]) -> None:
@@ -19,7 +20,7 @@ def when_imported(name: str, act: Callable[[Any], None]) -> None:
         sys.meta_path.insert(0, _WhenImported(name, act))
 
 
-class _WhenImported(MetaPathFinder):
+class _WhenImported:
     """Sees to one module when it is imported, and to nothing else; until then, also if an import of it fails."""
 
     def __init__(self, name: str, act: Callable[[Any], None]) -> None:
