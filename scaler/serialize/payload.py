@@ -326,9 +326,18 @@ def _pickled_by_value(
     return tried(dump)
 
 
+#: words of an error -> what can be pickled in the place of what caused it
+_ADVICE = {
+    "'generator' object": " (a list of what it yields can be)",
+    "Connection objects": " (a queue of a multiprocessing.Manager() can be)",
+    "through inheritance": " (one of a multiprocessing.Manager() can be)",
+}
+
+
 def refusal(obj: Any, error: Exception) -> SerializationError:
     """What is said of an object that cannot be pickled."""
-    return SerializationError(f"{describe(obj)} cannot be pickled: {type(error).__name__}: {error}")
+    advice = next((advice for words, advice in _ADVICE.items() if words in str(error)), "")
+    return SerializationError(f"{describe(obj)} cannot be pickled: {type(error).__name__}: {error}{advice}")
 
 
 def describe(obj: Any) -> str:
