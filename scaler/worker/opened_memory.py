@@ -16,6 +16,9 @@ from typing import Any
 
 from scaler.common.when_imported import when_imported
 
+#: what the tracker calls it
+KIND = "shared_memory"
+
 
 def watch() -> None:
     """See to that module of this worker, now or as soon as something imports it."""
@@ -23,7 +26,9 @@ def watch() -> None:
 
 
 def _see_to(module: Any) -> None:
-    module.resource_tracker = made = _MadeHere(module.resource_tracker)
+    tracker = module.resource_tracker
+    module.resource_tracker = made = _MadeHere(tracker)
+    tracker.unregister = made.unregister  # programs call it for what they have opened, so that it stays
     atexit.register(made.remove_all)
 
 
@@ -31,7 +36,7 @@ class _MadeHere:
     """In the place of `multiprocessing.resource_tracker`, for that module."""
 
     def __init__(self, tracker: Any) -> None:
-        self._tracker = tracker
+        self._register, self._unregister = tracker.register, tracker.unregister
         #: names of what this process has made, and not removed
         self._names: set[str] = set()
         self._pid = os.getpid()
@@ -40,14 +45,14 @@ class _MadeHere:
         """Memory was made or opened: which of both, only the constructor knows that calls this."""
         if sys._getframe(1).f_locals.get("create"):
             self._names.add(name)
-            self._tracker.register(name, kind)
+            self._register(name, kind)
 
     def unregister(self, name: str, kind: str) -> None:
         """It is removed. Whoever has made it: the tracker complains of a name that it does not know."""
-        if name not in self._names:
-            self._tracker.register(name, kind)
+        if kind == KIND and name not in self._names:
+            self._register(name, kind)
         self._names.discard(name)
-        self._tracker.unregister(name, kind)
+        self._unregister(name, kind)
 
     def remove_all(self) -> None:
         """The worker ends. Processes that its tasks have forked come here, too."""
@@ -58,4 +63,4 @@ class _MadeHere:
         for name in list(self._names):
             with contextlib.suppress(OSError):  # the program has removed it, most likely
                 _posixshmem.shm_unlink(name)
-            self.unregister(name, "shared_memory")
+            self.unregister(name, KIND)

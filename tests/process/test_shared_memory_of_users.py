@@ -20,6 +20,17 @@ PROGRAM = """
         write(name, 0)
         return resource_tracker._resource_tracker._fd is not None
 
+    def write_untracked(name, at):  # what programs do about it elsewhere
+        memory = SharedMemory(name=name)
+        resource_tracker.unregister(memory._name, "shared_memory")
+        memory.buf[at] = 2 * at
+        memory.close()
+
+    def make_untracked(value):
+        name = make(value)
+        resource_tracker.unregister("/" + name, "shared_memory")
+        return name
+
     def add(name):
         shared = ShareableList(name=name)
         shared[0] += 1
@@ -56,12 +67,13 @@ PROGRAMS = {
         print(pool.submit(tracks, memory.name).result(20))
         list(pool.map(write, [memory.name] * 8, range(8)))
         pool.submit(add, shared.shm.name).result(20)
+        pool.submit(write_untracked, memory.name, 7).result(20)
     print(*memory.buf[:8], shared[0])
     for each in memory, shared.shm:
         each.close()
         each.unlink()
     """,
-        "False\n0 1 2 3 4 5 6 7 6",
+        "False\n0 1 2 3 4 5 6 14 6",
     ),
     "what a task has made": (
         """
@@ -69,8 +81,10 @@ PROGRAMS = {
         print(*[taken(name) for name in pool.map(make, range(3))])
         pool.submit(make_and_remove).result(20)
         pool.submit(remove, pool.submit(make, 1).result(20)).result(20)
+        untracked = pool.submit(make_untracked, 9).result(20)
+    print(taken(untracked))
     """,
-        "0 1 2",
+        "0 1 2\n9",
     ),
 }
 
