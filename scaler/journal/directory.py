@@ -107,8 +107,7 @@ class Directory:
             ) from None
         self._lock = lock
         with contextlib.suppress(OSError):  # it only serves to name us; on a full disk we are locked all the same
-            os.truncate(lock, 0)
-            os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+            _overwrite(lock, b"%d\n" % os.getpid())
 
     def see_whether_locked(self) -> None:
         """Raise `JournalError` if what was locked is not here any more: somebody else may write what is."""
@@ -161,11 +160,16 @@ class Directory:
             return None
 
     def write_history(self, said: turns.History) -> None:
-        """Put this in the place of what stood there; it is on disk then. Blocks. Raises OSError."""
-        new = self.path / "history.new"
-        write_synced(new, turns.to_bytes(said))
+        """Put this in the place of what stood there; it is on disk then. Blocks. Raises OSError.
+
+        Room for the next one is kept: whoever opens the journal writes one, also on a disk that others have filled.
+        """
+        new, data = self.path / "history.new", turns.to_bytes(said)
+        write_synced(new, data)
         os.replace(new, self.path / "history")
         sync_directory(self.path)
+        with contextlib.suppress(OSError):
+            write_synced(new, data)
 
     # ---- segments --------------------------------------------------------------------------------------------------
     def segment(self, number: int) -> Path:
@@ -403,11 +407,20 @@ def _keep(path: Path, source: Path, offset: int) -> None:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """A file has these bytes, on disk. Blocks."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    """A file has these bytes, on disk; it keeps the room that it has, for a full disk. Blocks."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _overwrite(file, data)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _overwrite(file: int, data: bytes) -> None:
+    """Little that takes the place of all that a file has; at no moment does that give its room away."""
+    if os.pwrite(file, data, 0) < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    os.ftruncate(file, len(data))
 
 
 def sync_directory(path: Path) -> None:

@@ -634,6 +634,39 @@ def test_a_job_waits_for_room_on_a_full_disk_and_loses_nothing(network, tmp_path
     assert "all there: 200" in script.text
 
 
+def test_a_scheduler_that_is_killed_comes_back_though_others_have_filled_its_disk(network, tmp_path):
+    host, mount, scheduler = cluster_on_a_small_disk(network, tmp_path, "4m")
+    script = """
+        import sys
+        from scaler import Client
+
+        with Client(sys.argv[1]) as client:
+            if sys.argv[2] == "submit":
+                client.submit_job(abs, range(100), name=sys.argv[3])
+            assert list(client.attach(sys.argv[3]).results()) == list(range(100))
+            assert client.submit(abs, -7).result(20) == 7
+    """
+    assert host.start_script(script, host.url(), "submit", "old").ends(60) == 0
+    filling = host.start("fill", "dd", "if=/dev/zero", f"of={mount / 'filler'}", "bs=64k")
+    assert filling.ends(10) == 1, filling.text
+    for _ in range(3):
+        scheduler.signal(signal.SIGKILL)
+        scheduler.ends(10)
+        scheduler = host.start_scheduler("--journal", str(mount / "journal"), port=host.port)
+        scheduler.says(r"has 1 jobs?")
+    read = host.start_script(script, host.url(), "read", "old")
+    assert read.ends(60) == 0, read.text
+    assert host.start("free", "rm", str(mount / "filler")).ends(10) == 0
+
+    def is_accepted():  # as soon as the scheduler has looked at the disk again
+        submitted = host.start_script(script, host.url(), "submit", "new")
+        code = submitted.ends(60)
+        assert code == 0 or "can't be written" in submitted.text, submitted.text
+        return code == 0
+
+    until(is_accepted, "a job on the disk that has room again")
+
+
 def test_a_job_that_waits_for_room_on_a_full_disk_says_so_also_when_it_is_cancelled(network, tmp_path):
     host, mount, scheduler = cluster_on_a_small_disk(network, tmp_path, "1m")
     script = host.start_script(
