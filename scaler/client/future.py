@@ -33,6 +33,7 @@ from scaler.client.callbacks import call_back, callback_of_task, callbacks_colle
 from scaler.client.waiters import Waiters, check_process
 from scaler.common.gate import Gate
 from scaler.common.interrupts import wait_in_steps
+from scaler.common.process_limits import is_lack
 from scaler.common.renewed_lock import RenewedLock
 from scaler.errors import ObjectLost
 from scaler.graph import RemoteValue
@@ -249,8 +250,8 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             try:
                 self._result = stored.load(left)
             except Exception as error:
-                if timeout is not None and isinstance(error, TimeoutError):
-                    raise
+                if (timeout is not None and isinstance(error, TimeoutError)) or is_lack(error):
+                    raise  # whoever asks again may get it
                 self._exception = error
             self._unread = None
 

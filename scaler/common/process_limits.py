@@ -21,6 +21,11 @@ def words_of(error: BaseException) -> str:
     return f"{error}: {limit_of_descriptors()}"
 
 
+def is_lack(error: BaseException) -> bool:
+    """This process, or the system, has too few descriptors or too little memory just now: later it may have enough."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
 def limit_of_descriptors() -> str:
     """How many descriptors this process may have, and how it may have more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -18,6 +18,7 @@ import stat
 import time
 
 from scaler.common.digest import compare_digest
+from scaler.common.process_limits import is_lack
 from scaler.store.segments import FREE
 from scaler.transport.stream import forget_in_children
 
@@ -151,7 +152,10 @@ class StoreDirectory(OwnedDirectory):
 
 
 def is_same_host(path: str, token: str) -> bool:
-    """True if the directory of this name here is the one that has this token. Never raises."""
+    """True if the directory of this name here is the one that has this token.
+
+    Raises OSError only if this process can't look for now, as it has no descriptor.
+    """
     try:
         status = os.lstat(path)
         if not (os.path.isabs(path) and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()):
@@ -161,7 +165,9 @@ def is_same_host(path: str, token: str) -> bool:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with open(os.open(os.path.join(path, TOKEN), flags), "rb") as file:
             found = file.read(256)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if is_lack(error):
+            raise
         return False
     return bool(token) and compare_digest(found, token.encode("utf-8", "replace"))
 

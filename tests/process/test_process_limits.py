@@ -54,6 +54,39 @@ def test_too_few_descriptors_for_a_cluster_are_said_with_their_limit_and_just_en
     assert run(enough) == "1\n"
 
 
+@pytest.mark.parametrize("is_known", [False, True], ids=["store unknown", "store known"])
+def test_a_client_without_descriptors_has_large_results_as_soon_as_it_has_some_again(scripts, is_known):
+    scripts.run(
+        r"""
+        import concurrent.futures, os, re, resource, sys
+        import scaler
+
+        with scaler.Executor(1) as pool:
+            if sys.argv[1] == "True":
+                assert len(pool.submit(bytes, 2_000_000).result(40)) == 2_000_000
+            large = pool.submit(bytes, 3_000_000)
+            concurrent.futures.wait([large], 40)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            taken = []
+            try:
+                while True:
+                    taken.append(os.dup(0))
+            except OSError:
+                pass
+            for _ in range(2):
+                try:
+                    large.result(40)
+                except OSError as error:
+                    said = str(error)
+                assert re.search(r"the result of .*bytes.* can't be read for now: .*may have 100 open here", said), said
+            for each in taken:
+                os.close(each)
+            assert len(large.result(40)) == 3_000_000
+        """,
+        str(is_known),
+    )
+
+
 def test_a_scheduler_to_which_nobody_could_connect_says_so_and_ends(tmp_path):
     log = tmp_path / "log"
     command = [*program("scaler_scheduler", "scheduler"), "tcp://127.0.0.1:0"]

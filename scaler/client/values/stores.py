@@ -9,6 +9,7 @@ can read. All that blocks here waits for answers that the I/O thread receives, s
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from scaler import store
 from scaler.client.io.driver import SessionDriver
 from scaler.client.values.places import LocalStore, Place, Written
 from scaler.client.values.questions import StoreQuestions
+from scaler.common.process_limits import is_lack, limit_of_descriptors
 from scaler.errors import AddressError, ConnectionFailed, ConnectionTimeout, ObjectLost, StoreFull
 from scaler.protocol.messages import ObjectResponse, StoreOffers
 from scaler.serialize.outofband import Packed
@@ -165,8 +167,18 @@ class Stores:
         """An object, wherever it is; blocks. Raises `ObjectLost`, `ConnectionFailed`, TimeoutError.
 
         A scheduler that offers no store for a while, since it is stopped or a new one whose hosts are not back, is
-        asked again: until `timeout` seconds are over, without one `_ATTEMPTS` times.
+        asked again: until `timeout` seconds are over, without one `_ATTEMPTS` times. Raises OSError where this process
+        has no descriptor, or too little memory: nothing is lost by that.
         """
+        try:
+            return self._read(object_id, what, timeout)
+        except OSError as error:
+            if not is_lack(error):
+                raise
+            limit = f": {limit_of_descriptors()}" if error.errno == errno.EMFILE else ""
+            raise OSError(error.errno, f"{what} can't be read for now: {error.strerror}{limit}") from error
+
+    def _read(self, object_id: int, what: str, timeout: float | None) -> StoredObject:
         deadline = None if timeout is None else time.monotonic() + timeout
         failed, reason = 0, ""
         while failed < _ATTEMPTS:
@@ -188,6 +200,8 @@ class Stores:
                 if failed == _ATTEMPTS or (deadline is not None and time.monotonic() >= deadline):
                     raise
             except (store.ObjectMissing, store.TransferFailed, OSError) as error:
+                if is_lack(error):
+                    raise
                 failed += 1
                 reason = str(error)
         raise ObjectLost(f"{what} is lost: {reason}")
