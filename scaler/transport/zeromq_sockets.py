@@ -34,10 +34,15 @@ _MONITORED = (
 )
 
 
+#: What there is at least to send what is queued. Without it ZeroMQ ends the process if the other side hangs up in the
+#: same moment, in the middle of a message: it wants the other frames, and has given them up.
+LEAST_LINGER_MILLISECONDS = 5
+
+
 def make_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, address: Address, limit: int) -> zmq.Socket[bytes]:
     """A socket with our options: a limit on the size of frames, keep-alive, and no limit on what waits to be sent."""
     made = context.socket(kind)
-    made.setsockopt(zmq.LINGER, 0)
+    made.setsockopt(zmq.LINGER, LEAST_LINGER_MILLISECONDS)
     made.setsockopt(zmq.SNDHWM, 0)
     made.setsockopt(zmq.RCVHWM, _WAITING_MESSAGES if kind == zmq.ROUTER else 0)
     made.setsockopt(zmq.MAXMSGSIZE, limit + SLACK_BYTES)
@@ -135,10 +140,10 @@ def close_all(
     inner: list[zmq.Socket[bytes]],
     linger: float,
 ) -> None:
-    """Close the sockets and wait for the context to end: `linger` seconds at most, and the port is free afterwards."""
+    """Close the sockets and wait for the context to end: about `linger` seconds at most. The port is free then."""
     for each in talking:
         each.disable_monitor()
-        each.close(int(linger * 1000))
+        each.close(max(int(linger * 1000), LEAST_LINGER_MILLISECONDS))
     for each in inner:
         each.close(0)
     context.term()

@@ -3,6 +3,7 @@
 import time
 
 import numpy
+import psutil
 from support import until
 from support.proxy import Proxy
 
@@ -52,3 +53,24 @@ def test_a_cut_of_all_connections_loses_nothing_and_runs_nothing_again(daemons, 
     finally:
         path.with_suffix(".go").touch()
         between.close()
+
+
+def test_a_process_that_hangs_up_when_the_other_side_does_lives_on(daemons, scripts):
+    """One side gives up a connection that the other side is just closing, in the middle of messages of many frames."""
+    daemons.start_scheduler()
+    agent = daemons.start_agent(1)
+    ports = [each.laddr.port for each in psutil.Process(agent.pid).net_connections("tcp") if each.status == "LISTEN"]
+    scripts.run(
+        """
+        import sys
+        from scaler.transport import connect, load_or_create
+
+        for number in range(300):
+            connection = connect(f"tcp://127.0.0.1:{sys.argv[1]}", load_or_create(), shortcut=False)
+            for _ in range(number % 4 + 1):  # a store hangs up, as this is no message
+                connection.send([b"none", *[b""] * (number % 200)])
+                connection.receive()
+            connection.close(0)
+        """,
+        str(ports[0]),
+    )
