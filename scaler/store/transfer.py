@@ -29,6 +29,7 @@ from scaler.store.segments import Draft, open_file, write_all
 from scaler.store.serving import Partial, Result, Serving
 from scaler.store.wire import CHUNK, IF_REFUSED, ONLY, REFERRED, VERSION, Kind, Note, chunks_of, pack, unpack
 from scaler.transport import Address, Connection, Listener, Security, connect, listen
+from scaler.transport.notices import Notices
 
 #: seconds between looks at the time while something is under way, and while nothing is
 _BUSY, _QUIET = 0.1, 5.0
@@ -94,6 +95,7 @@ class Transfer:
         self._security = security
         self._patience = patience
         self._shortcut = shortcut
+        self._notices = Notices(_log)
         self._results: Mailbox[Result] = Mailbox()
         self._listener: Listener = listen(bind, security, shortcut=shortcut, max_message_bytes=CHUNK)
         #: where it listens, with the real port
@@ -289,7 +291,7 @@ class Transfer:
             self._serving.gone(number)
 
     def _part(self, number: int, why: str) -> None:
-        _log.warning("a connection between stores is closed: %s", why)
+        self._notices.warn("a connection of a store at %s is closed: %s", self._listener.origin_of(number), why)
         self._listener.disconnect(number)
         self._serving.gone(number)
 
@@ -300,7 +302,7 @@ class Transfer:
             for frames in link.connection.receive():
                 self._heard(address, link, unpack(frames, asking=False), now)
         except (ProtocolError, ValueError) as error:
-            _log.warning("the connection to the store at %s is closed: %s", address, error)
+            self._notices.warn("the connection to the store at %s is closed: %s", address, error)
             self._hang(address)
             self._fetching.lost(address, str(error), now, final=True)
             return

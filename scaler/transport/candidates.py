@@ -37,6 +37,8 @@ class Candidates:
         self._at = 0
         #: until when each is passed over, seconds
         self._rests = [float("-inf")] * len(self._each)
+        #: one stood by when all were tried last: it may be about to lead
+        self.one_stands_by = False
 
     @property
     def others(self) -> int:
@@ -63,6 +65,7 @@ class Candidates:
             attempt(self.current, deadline, deadline)
             return
         troubles = []
+        self.one_stands_by = False
         for _ in self._each:
             now = time.monotonic()
             try:
@@ -72,6 +75,7 @@ class Candidates:
                 if isinstance(error, HandshakeRefused) and not isinstance(error, SchedulerStandsBy):
                     raise
                 troubles.append(str(error))
+                self.one_stands_by |= isinstance(error, SchedulerStandsBy)
                 self.turn(time.monotonic(), isinstance(error, ConnectionTimeout))
         raise ConnectionFailed("; ".join(dict.fromkeys(troubles)))
 

@@ -51,6 +51,8 @@ def test_the_one_that_leads_is_killed_and_no_row_runs_twice(daemons, pair, tmp_p
     futures = [client.submit(noted, x) for x in range(600)]
     futures[50].result(timeout=PATIENCE)
     pair.first.signal(signal.SIGKILL)
+    with Client(pair.both) as early:  # before anybody leads
+        assert early.submit(abs, -6).result(timeout=PATIENCE) == 6
     assert [future.result(timeout=PATIENCE) for future in futures] == [3 * x for x in range(600)]
     assert set(Counter((tmp_path / "ran").read_text().split()).values()) == {1}
     pair.second.says("leads from now on, in term 1")

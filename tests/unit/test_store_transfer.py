@@ -475,7 +475,9 @@ def test_another_key_gets_nothing(host: Callable[..., Host], tmp_path: Path) -> 
     assert there.transfer.served_bytes == 0
 
 
-def test_nonsense_ends_a_connection_and_nothing_else(host: Callable[..., Host]) -> None:
+def test_nonsense_ends_a_connection_and_nothing_else(
+    host: Callable[..., Host], caplog: pytest.LogCaptureFixture
+) -> None:
     there, here = host(), host()
     content, total = put(there, 2 * CHUNK)
     greeting = pack(Note(Kind.HELLO, offset=VERSION))
@@ -501,6 +503,8 @@ def test_nonsense_ends_a_connection_and_nothing_else(host: Callable[..., Host]) 
 
         until(closed, f"the end after {messages[-1]!r:.100}")
         connection.close(0)
+    (line,) = (text for text in caplog.messages if "is closed" in text)  # the others are counted
+    assert line.startswith("a connection of a store at this machine is closed: ")
     assert here.fetch(KEY, total, there) is None
     assert here.content() == content
 

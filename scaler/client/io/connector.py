@@ -57,21 +57,25 @@ class Connector:
     def connect(self, deadline: float, waits: bool = False) -> None:
         """Connect and shake hands, and have the connection watched. Blocks; raises ConnectionFailed and its kinds.
 
-        If it `waits`, nobody at the address is no failure before the deadline, nor is somebody who is just ending.
+        If it `waits`, nobody at the address is no failure before the deadline, nor is somebody who is just ending. The
+        second of two schedulers, which may be about to lead, is waited for in any case.
         """
         patience = max(0.0, deadline - time.monotonic())
         attempts = Attempts(time.monotonic(), patience, self._candidates.longest_pause)
         while True:
             try:
-                attempt = partial(self._connect_to, waits=waits and not self._candidates.others)
-                self._candidates.find(attempt, min(deadline, time.monotonic() + TRY))
+                self._try_once(deadline, waits and not self._candidates.others)
                 return
             except HandshakeRefused:
                 raise
             except ConnectionFailed:
-                if not waits or attempts.are_over(time.monotonic()):
+                if not (waits or self._candidates.one_stands_by) or attempts.are_over(time.monotonic()):
                     raise
             time.sleep(attempts.next_pause(time.monotonic()))
+
+    def _try_once(self, deadline: float, waits: bool = False) -> None:
+        attempt = partial(self._connect_to, waits=waits)
+        self._candidates.find(attempt, min(deadline, time.monotonic() + TRY))
 
     def _connect_to(self, address: Address, reached_by: float, deadline: float, waits: bool) -> None:
         left = max(0.1, reached_by - time.monotonic())
@@ -110,7 +114,7 @@ class Connector:
         self._note_refusal()
         while is_wanted():
             try:
-                self.connect(attempts.deadline)
+                self._try_once(attempts.deadline)
             except ConnectionFailed as error:
                 ended = local_clusters.end_of(self.address.url)
                 if ended is not None:
