@@ -160,13 +160,13 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         if make is None:
             raise AttributeError(name)
         with _first_look.lock:
-            try:
-                made = super().__getattribute__(name)  # another thread was faster
-            except AttributeError:
-                made = make(self)
-                self._watched = True
-                self._made |= {name}  # first, so that whoever finds it is told
-                setattr(self, name, made)
+            if name in self._made:
+                with contextlib.suppress(AttributeError):  # whoever began to make it was interrupted
+                    return super().__getattribute__(name)  # another thread was faster
+            made = make(self)
+            self._watched = True
+            self._made |= {name}  # first, so that whoever finds it is told
+            setattr(self, name, made)
         if name == "_condition" and self._state in (PENDING, RUNNING):
             self.owner.prepare_to_block(self)
         return made
@@ -498,7 +498,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
                     waiter.add_exception(self)
             self._condition.notify_all()
         self._open_gates()
-        if not self._done_callbacks:
+        if not self.has_callbacks:
             return
         unread = self._unread
         if unread is None:
@@ -507,7 +507,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             unread.defer(self._load_and_call_back)
 
     def _invoke_callbacks(self) -> None:
-        if self._done_callbacks:
+        if self.has_callbacks:
             call_back(self)
 
     def _load_and_call_back(self) -> None:

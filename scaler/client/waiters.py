@@ -42,11 +42,16 @@ def check_process(futures: Iterable[Any]) -> None:
             checked.check_process()
 
 
+#: called for each future of each `wait`: `super()` takes longer than the rest
+_append = list.append
+
+
 class Waiters(list[Any]):
     """Those of one future."""
 
+    __slots__ = ("_future",)
+
     def __init__(self, future: Any) -> None:
-        super().__init__()
         self._future = weakref.ref(future)
 
     def append(self, waiter: Any) -> None:
@@ -54,9 +59,9 @@ class Waiters(list[Any]):
         event = waiter.event
         if type(event) is threading.Event:
             event = waiter.event = _WatchedEvent(weakref.ref(waiter))
-        if isinstance(event, _WatchedEvent):
+        if type(event) is _WatchedEvent:
             event.futures.append(self._future)
-        super().append(waiter)
+        _append(self, waiter)
 
 
 class _WatchedEvent(threading.Event):
