@@ -143,6 +143,19 @@ def test_each_row_is_resolved_once() -> None:
     assert session.core.pending.by_id == {}
 
 
+@pytest.mark.parametrize("left", [[], [1]])
+def test_batches_that_have_ended_leave_no_numbers_among_what_is_given_back_to_the_system(left: list[int]) -> None:
+    session = Session()
+    before = objects_below(session.core.pending)
+    for batch in range(1, 1_000):
+        session.submit(task(batch, 1))
+    for batch in range(1, 1_000):
+        if batch not in left:
+            session.hear(ended(batch, 0, 1))
+    assert objects_below(session.core.pending) < before + 100
+    assert list(session.core.pending.by_id) == left
+
+
 def test_of_rows_said_twice_only_new_ones_are_resolved() -> None:
     for outcome in (VALUES_LIST, VALUES_EACH, CANCELLED):
         session = Session()

@@ -12,8 +12,9 @@ from scaler.common.records import entity
 from scaler.protocol.codes import MOST_SPANS
 from scaler.protocol.messages import GRAPH, Spans, Task
 
-#: batches that have ended and are not looked for: as many as are pending, and so many more, before they are left out
-FEW = 1_000
+#: batches that have ended and are not looked for: as many as are pending, and so many more, before they are left out.
+#: Each is an int that was made among futures, and keeps a MiB from the system that had these
+FEW = 16
 #: rows, or batches, that are worth a worker of their own
 MANY = 256
 
@@ -120,15 +121,14 @@ class PendingBatches:
             task, list(tokens), group, bytearray(task.rows), event.whole, event.needs, event.template, self.submitted
         )
         self.submitted += 1
-        order = self._order
-        if len(order) > 2 * len(self.by_id) + FEW:
-            order[:] = sorted(self.by_id)
-        else:
-            insort(order, batch)
+        insort(self._order, batch)
 
     def remove(self, batch: int) -> PendingBatch:
         """A batch has ended."""
         pending = self.by_id.pop(batch)
+        order = self._order
+        if len(order) > 2 * len(self.by_id) + FEW:
+            order[:] = sorted(self.by_id)
         if pending.number < self._noted:
             values, _ = pending.needed()
             self._needed.remove(values)
@@ -137,6 +137,7 @@ class PendingBatches:
     def clear(self) -> None:
         """Nothing is waited for any more."""
         self.by_id.clear()
+        self._order.clear()
         self._needed.clear()
 
     @property
