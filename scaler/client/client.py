@@ -457,6 +457,14 @@ def shared_client(address: str, serializer: AnySerializer | None = None, reconne
         return client
 
 
+def client_around(address: str, serializer: AnySerializer | None = None) -> Client:
+    """`shared_client`; inside a task a view of it, whose tasks are made in that one. Blocks and raises like that."""
+    client, inherited = shared_client(address, serializer), _inherited(context.current())
+    if not inherited:
+        return client
+    return _View(client._parts, client._options.replace(**inherited), PartOfSession(client._parts))
+
+
 def _inherited(task: context.TaskContext | None) -> dict[str, int]:
     """What a task's tasks have of it: they go before its siblings, so that trees are worked off depth first."""
     return {} if task is None else {"priority": task.priority, "nesting": min(task.nesting + 1, DEEPEST)}
@@ -473,4 +481,4 @@ def _in_task(
     return _View(client._parts, own.replace(**inherited), PartOfSession(client._parts))
 
 
-__all__ = ["Client", "parts_of", "shared_client"]
+__all__ = ["Client", "client_around", "parts_of", "shared_client"]

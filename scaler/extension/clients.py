@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from scaler.client import Client
-from scaler.client.client import parts_of, shared_client
+from scaler.client.client import client_around, parts_of
 from scaler.client.lifetime import Lifetime
 from scaler.client.surroundings import surrounding_address
 from scaler.cluster import combo, embedded
@@ -37,8 +37,9 @@ def find_client(
     """The client of `address`, else of `surrounding_address`, else of a local cluster, started when first needed.
 
     It has this `serializer`, a `scaler.Serializer`; inside a task, without an address: that of the task's client.
-    The client is shared by all in this process who ask for it: do not close it. The local cluster ends with the
-    process; `n_workers` is asked only when it is started, and says how many workers it has (None: one for each core).
+    The client is shared by all in this process who ask for it, or a view of that whose tasks are made in the running
+    one: do not close it. The local cluster ends with the process; `n_workers` is asked only when it is started, and
+    says how many workers it has (None: one for each core).
     Any thread may call this. Blocks until there is a connection, and raises like `scaler.Client` and
     `scaler.SchedulerClusterCombo`.
     """
@@ -47,7 +48,7 @@ def find_client(
         address = surrounding_address()
     if address is None:
         return FoundClient(embedded.client(n_workers, serializer), True)
-    return FoundClient(shared_client(address, serializer), False)
+    return FoundClient(client_around(address, serializer), False)
 
 
 def host_for_tasks(address: str | None) -> str:

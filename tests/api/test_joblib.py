@@ -209,6 +209,17 @@ def test_calls_inside_calls_run_on_the_same_cluster_and_end(in_use, level):
     assert Parallel()(delayed(depth_of)(level) for _ in range(4)) == [level + 1] * 4
 
 
+def test_calls_inside_calls_are_one_task_deeper_each_whichever_connected_first_in_its_process(in_use):
+    def nestings(calls):
+        from scaler.worker import context
+
+        inner = Parallel(n_jobs=2)([delayed(nestings)(calls - 1)])[0] if calls else []
+        return [context.current().nesting, *inner]
+
+    for calls in 4, 1, 3, 2:
+        assert Parallel(n_jobs=2)([delayed(nestings)(calls)]) == [list(range(calls + 1))]
+
+
 def test_calls_inside_calls_are_sequential_unless_they_say_how_many(in_use):
     def inner():
         parallel = Parallel()
