@@ -1,5 +1,6 @@
 """joblib's `Parallel` on the backend "scaler": on two workers, a cluster of this process, or where it is told to."""
 
+import asyncio
 import multiprocessing
 import os
 import pickle
@@ -218,6 +219,20 @@ def test_calls_inside_calls_are_one_task_deeper_each_whichever_connected_first_i
 
     for calls in 4, 1, 3, 2:
         assert Parallel(n_jobs=2)([delayed(nestings)(calls)]) == [list(range(calls + 1))]
+
+
+def test_calls_inside_a_task_may_run_event_loops_also_if_it_has_one(client):
+    async def five():
+        return 5
+
+    def inner():
+        return asyncio.run(five())
+
+    async def calls():
+        with joblib.parallel_config("scaler"):
+            return Parallel(n_jobs=2)(delayed(inner)() for _ in range(4))
+
+    assert client.submit(lambda: asyncio.run(calls())).result() == [5] * 4
 
 
 def test_calls_inside_calls_are_sequential_unless_they_say_how_many(in_use):

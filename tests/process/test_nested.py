@@ -240,6 +240,14 @@ def test_the_error_of_an_inner_task_comes_through_its_outer_one(clusters, connec
         client.submit(outer, client).result(30)
 
 
+def test_a_task_in_an_event_loop_waits_for_one_that_runs_another(clusters, connect):
+    async def outer():
+        return Client().submit(lambda: asyncio.run(asyncio.sleep(0, 5))).result()
+
+    client = connect(clusters[1])
+    assert client.submit(lambda: asyncio.run(outer())).result(40) == 5
+
+
 def test_what_a_task_waits_for_runs_again_or_is_ended_as_its_options_say(clusters, connect, tmp_path):
     def fail_twice():
         with open(tmp_path / "runs", "a") as file:

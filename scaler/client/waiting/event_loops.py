@@ -16,11 +16,16 @@ from typing import Any
 _last: weakref.ref[Any] | None = None
 
 
+def running_loop() -> Any | None:
+    """The event loop that the calling thread runs at this moment, or None."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio._get_running_loop() if asyncio is not None else None
+
+
 def note_event_loop() -> None:
     """The calling thread is going to watch a future: remember the event loop that it is in, if it is the main one."""
     global _last
-    asyncio = sys.modules.get("asyncio")
-    loop = asyncio._get_running_loop() if asyncio is not None else None
+    loop = running_loop()
     if loop is not None and get_ident() == main_thread().ident:
         _last = weakref.ref(loop)
 

@@ -22,7 +22,7 @@ from scaler.client.liveness import Liveness
 from scaler.client.values.claimed_rows import ClaimedRows
 from scaler.client.values.value_codec import ValueCodec
 from scaler.client.waiting.claims import Claim, Claims
-from scaler.client.waiting.event_loops import note_event_loop
+from scaler.client.waiting.event_loops import note_event_loop, running_loop
 from scaler.client.waiting.resolving import Resolver
 from scaler.protocol.messages import ERROR, VALUES_EACH, u32
 from scaler.protocol.results import SpanResult
@@ -98,7 +98,7 @@ class NestedWaits:
         context.give_back_unbegun()
         wait = _Wait(token, task, self._claims.open(token))
         claim = wait.claim
-        claim.is_refused = task.depth >= MAX_DEPTH or self._claims_cost_more(task)
+        claim.is_refused = not _has_room_for_another(task) or self._claims_cost_more(task)
         try:
             while not is_done() and self._liveness.failure is None:
                 claim.changed.close()  # what comes after the looks below opens it
@@ -224,6 +224,11 @@ class NestedWaits:
             self._resolver.resolve([claimed.token], span, task)
         finally:
             self._resolver.end_here(claimed.token)
+
+
+def _has_room_for_another(task: TaskContext) -> bool:
+    """Its thread may run another task in its stack; in an event loop not, as that may run a loop of its own."""
+    return task.depth < MAX_DEPTH and running_loop() is None
 
 
 def _nothing() -> None:
