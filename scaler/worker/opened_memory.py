@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from scaler.common.when_imported import when_imported
@@ -27,7 +28,7 @@ def watch() -> None:
 
 def _see_to(module: Any) -> None:
     tracker = module.resource_tracker
-    module.resource_tracker = made = _MadeHere(tracker)
+    module.resource_tracker = made = _MadeHere(tracker, module._posixshmem.shm_unlink)
     tracker.unregister = made.unregister  # programs call it for what they have opened, so that it stays
     atexit.register(made.remove_all)
 
@@ -35,8 +36,9 @@ def _see_to(module: Any) -> None:
 class _MadeHere:
     """In the place of `multiprocessing.resource_tracker`, for that module."""
 
-    def __init__(self, tracker: Any) -> None:
+    def __init__(self, tracker: Any, remove: Callable[[str], None]) -> None:
         self._register, self._unregister = tracker.register, tracker.unregister
+        self._remove = remove
         #: names of what this process has made, and not removed
         self._names: set[str] = set()
         self._pid = os.getpid()
@@ -58,9 +60,7 @@ class _MadeHere:
         """The worker ends. Processes that its tasks have forked come here, too."""
         if os.getpid() != self._pid:
             return
-        import _posixshmem  # type: ignore[import-not-found]
-
         for name in list(self._names):
             with contextlib.suppress(OSError):  # the program has removed it, most likely
-                _posixshmem.shm_unlink(name)
+                self._remove(name)
             self.unregister(name, KIND)

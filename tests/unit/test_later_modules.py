@@ -21,6 +21,7 @@ EXPECTED = {
     "zmq": "at the start, where keys are made",
     "scaler.transport.zeromq": "at the start, with the first address of tcp",
     "scaler.common.validating": "at the start, if it was asked for",
+    "scaler.common.amounts": "at the start, if bytes or seconds are given as a text",
     "scaler.scheduler.copies.copies": "at the start, if there is a journal",
     "http.client": "soon after the start, by a thread, if a service is asked for notices",
     "urllib.error": "as http.client",
