@@ -104,6 +104,10 @@ FOUND = {
     "what could not be computed again is asked for once more": ("stores", 70_600_086),
     "rows that take several slots are behind endless ones of two roots": ("swarm", 70_800_017),
     "what only a host beyond reach can make is made again there, again and again": ("disks", 72_101_415),
+    "who had work alone waits for ever behind another root's rows, each of which is followed by the next": (
+        "unwaited and faults",
+        74_000_340,
+    ),
     # that rows of an unknown function are taken back from behind a long one at once, again and again, was found by
     # ("unwaited", 3): `test_garbage.py` runs it
     "an agent speaks of a client that does not come, and of one that has come, in one message": (

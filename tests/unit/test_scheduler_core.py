@@ -1,6 +1,6 @@
 """What the scheduler's core does, case by case; agents and clients are played by the test."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 
 import pytest
@@ -170,7 +170,8 @@ def test_what_agents_have_beyond_their_windows_is_taken_back_when_others_wait() 
     fake.say(agent, spans(BalanceResponse, client, (10, 6, 60)))
     for row in (2, 3, 4):
         fake.report(agent, client, result(10, row, row + 1, us=500_000))
-    assert fake.heard(agent, Task) == []
+    assert fake.placed(agent) == [(10, 6, 7), (10, 7, 8), (10, 8, 9)]  # it has as many as the other one
+    assert fake.holds(agent) == 4 + 4
     fake.report(agent, other, result(10, 0, 1, us=500_000))
     assert fake.placed(agent) == [(10, 4, 5)]
     fake.wait(1.0)
@@ -190,6 +191,32 @@ def test_a_root_has_its_turn_at_an_agent_whose_window_another_one_fills() -> Non
     assert fake.holds(agent) == filled + 2
     fake.report(agent, other, result(10, 0, 1, us=2_000))
     assert fake.placed(agent) == [(10, 2, 11)]  # now that they are known to be short
+
+
+def test_who_had_work_alone_has_turns_beside_a_root_that_comes_later_and_never_lets_a_window_empty() -> None:
+    """Each row of that root is followed by another one that it submits as it begins."""
+    fake = FakeScheduler(2)
+    (agent,), client, other = fake.agents, fake.client(), fake.client()
+    learnt(fake, agent, client, us=100_000)
+    learnt(fake, agent, other, us=100_000)
+    fake.say(client, task(10, 100))
+    there: deque[tuple[int, int, int]] = deque()
+    ran, begun = Counter[int](), 0
+    for _ in range(3):
+        fake.say(other, task(2_000 + begun, 1))
+        begun += 1
+    for _ in range(60):
+        for given in fake.heard(agent, Task):
+            for lo, hi in zip(given.spans[::2], given.spans[1::2], strict=True):
+                there += [(given.client, given.batch, row) for row in range(lo, hi)]
+        owner, batch, row = there.popleft()
+        ran[owner] += 1
+        if owner == other:
+            fake.say(other, task(2_000 + begun, 1))
+            begun += 1
+        fake.report(agent, owner, result(batch, row, row + 1, us=100_000))
+        assert validate(fake.core.state) == []
+    assert min(ran[client], ran[other]) >= 20, ran
 
 
 def test_the_more_roots_have_their_turns_at_an_agent_the_less_of_each_is_there() -> None:

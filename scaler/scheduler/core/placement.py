@@ -31,6 +31,7 @@ from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.ready_queues import QueueKey
+from scaler.scheduler.state.transitions import count_by_share
 
 #: work that an agent should have in hand, microseconds a worker
 PREFETCH_US = 100_000
@@ -475,6 +476,8 @@ def _beyond_windows(
             continue
         for group in groups if first.urgency > state.lowest_urgency else _some(state, groups):
             while (head := queue.head_of(share)) is not None:
+                if not head.is_shared and _is_kept_waiting(state, head):
+                    count_by_share(state, head)
                 agent, rows = _next_lacking(state, head, group)
                 if agent is None:
                     break
@@ -488,7 +491,19 @@ def _beyond_windows(
 
 def _may_go_beyond(state: ClusterState, batch: Batch) -> bool:
     """Agents may be given rows of a batch beyond their windows."""
-    return batch.is_shared or batch.urgency > state.lowest_urgency
+    return batch.is_shared or batch.urgency > state.lowest_urgency or _is_kept_waiting(state, batch)
+
+
+def _is_kept_waiting(state: ClusterState, batch: Batch) -> bool:
+    """Others have work, who had none when a batch came, and few rows of its function are at agents.
+
+    Without a right to places beyond windows it would wait for ever, if those others never let a window become empty.
+    """
+    roots, function = state.roots, batch.function
+    if not roots.have_others(batch.share):
+        return False
+    turn = min(TURN_US, PREFETCH_US / len(roots.at_work))
+    return function.at_agents * batch.slots < window(state.workers, function.duration_us, turn)
 
 
 def _some(state: ClusterState, groups: list[AgentGroup]) -> list[AgentGroup]:

@@ -156,7 +156,7 @@ class Batch:
     price: int = 0
     #: slots that each row takes at an agent while it runs
     slots: int = 1
-    #: others had work when it came: an agent without rows of its share gets some beyond its window
+    #: others had work when it came, or kept it waiting: an agent without rows of its share gets some beyond its window
     is_shared: bool = False
     #: its rows take several slots, have another urgency than 0, or are shared: they are counted by these at agents, too
     is_special: bool = False

@@ -354,6 +354,13 @@ def _count_special(load: Load, batch: Batch, rows: int) -> None:
         _add(load.by_share, batch.share, rows * batch.slots)
 
 
+def count_by_share(state: ClusterState, batch: Batch) -> None:
+    """Others have work, and had none when a batch came: from now on its rows count as those of a shared one."""
+    batch.is_shared = batch.is_special = True
+    for number, rows in batch.at.items():
+        _add(state.agents[number].load.by_share, batch.share, rows * batch.slots)
+
+
 def _add(counts: dict[int, int], key: int, more: int) -> None:
     """Count, and keep no zeros."""
     counts[key] = counts.get(key, 0) + more
