@@ -11,6 +11,8 @@ malloc meets the largest that it will keep for the next time.
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Hashable
 from pathlib import Path
 
@@ -18,6 +20,9 @@ from pathlib import Path
 WINDOW = 60.0
 #: windows from which on a process has a slope
 LEAST = 3
+
+#: what the target of a descriptor begins with, before a colon
+KINDS = {"socket": "sockets", "pipe": "pipes", "anon_inode": "events"}
 
 #: an hour's growth, its standard error, the number of processes, the highest age in minutes
 Found = tuple[float, float, int, float]
@@ -30,6 +35,21 @@ def memory(pid: int) -> dict[str, float]:
         raise ProcessLookupError(pid)  # it has ended, and nobody has heard of it yet
     kib = {name: int(lines[name].split()[0]) for name in ("RssAnon", "RssShmem")}
     return {"megabytes": kib["RssAnon"] * 1024 / 1e6, "mapped megabytes": kib["RssShmem"] * 1024 / 1e6}
+
+
+def descriptors(pid: int) -> dict[str, float]:
+    """Descriptors that a process has, in all and by what they are: there are as many sockets as others have connected,
+    and workers do when a task first submits something. Raises OSError if it is gone.
+    """
+    found = Counter({"descriptors": 0, "sockets": 0, "pipes": 0, "events": 0, "files": 0})
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{number}")
+        except FileNotFoundError:
+            continue  # it was closed meanwhile
+        found["descriptors"] += 1
+        found[KINDS.get(target.partition(":")[0], "files")] += 1
+    return {what: float(count) for what, count in found.items()}
 
 
 class Growth:

@@ -25,7 +25,7 @@ import psutil  # noqa: E402
 from support.namespaces import why_not  # noqa: E402
 
 from soak.accounts import MARK, in_use, marked, told  # noqa: E402
-from soak.growth import Found, Growth, memory  # noqa: E402
+from soak.growth import Found, Growth, descriptors, memory  # noqa: E402
 from soak.site import Site  # noqa: E402
 
 #: seconds between two faults, and between two looks
@@ -124,11 +124,7 @@ class Looks:
         for role, process in self._site.processes():
             try:
                 age = time.time() - process.create_time()
-                takes = {
-                    **memory(process.pid),
-                    "descriptors": process.num_fds(),
-                    "threads": process.num_threads(),
-                }
+                takes = {**memory(process.pid), **descriptors(process.pid), "threads": process.num_threads()}
             except (psutil.Error, OSError):
                 continue
             if process.pid in used:

@@ -3,12 +3,14 @@
 import json
 import mmap
 import os
+import socket
 import sys
+from collections import Counter
 
 import psutil
 import pytest
 from soak import accounts, load
-from soak.growth import Growth, memory
+from soak.growth import Growth, descriptors, memory
 
 #: MB at hand in some moments, more than all else
 AT_HAND = (0, 12, 4, 0.3, 24, 12, 0, 8)
@@ -94,6 +96,18 @@ class TestMemory:
         with pytest.raises(ProcessLookupError):
             memory(child)
         os.waitpid(child, 0)
+
+
+def test_descriptors_are_counted_by_what_they_are(tmp_path):
+    before = descriptors(os.getpid())
+    read, write = os.pipe()
+    with (tmp_path / "a: file").open("w"), socket.socket(), socket.socket():
+        made = Counter(descriptors(os.getpid()))
+        made.subtract(before)
+        assert +made == {"descriptors": 5, "sockets": 2, "pipes": 2, "files": 1}
+    os.close(read)
+    os.close(write)
+    assert descriptors(os.getpid()) == before
 
 
 def test_what_clients_have_in_use_is_read_from_the_end_of_what_they_say(tmp_path, monkeypatch):
