@@ -300,10 +300,14 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         return self
 
     def wait_until_done(self, timeout: float | None) -> float | None:
-        """Wait until it has ended, at most `timeout` seconds; what is left of these."""
+        """Wait until it has ended; what is left of `timeout` seconds. Raises TimeoutError after these."""
         began = time.monotonic()
         self.owner.wait(self, timeout)
-        return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
+        if timeout is None:
+            return None
+        if not self.has_ended():
+            raise TimeoutError(f"not done within {timeout:g} s: client.cluster.explain(future) says what it waits for")
+        return max(0.0, timeout - (time.monotonic() - began))
 
     def wait_at_gate(self, timeout: float | None) -> None:
         """For the client: wait until it has ended, at most so many seconds."""
