@@ -108,6 +108,7 @@ FOUND = {
         "unwaited and faults",
         74_000_340,
     ),
+    "a job that is deleted while it is copied is there again after a restart": ("shared journal", 76_101_142),
     # that rows of an unknown function are taken back from behind a long one at once, again and again, was found by
     # ("unwaited", 3): `test_garbage.py` runs it
     "an agent speaks of a client that does not come, and of one that has come, in one message": (

@@ -654,6 +654,7 @@ def calls_to_take_a_result(others: int) -> int:
 
 def test_a_result_costs_the_same_however_many_jobs_are_open():
     """1.6 ms with 8,000, which were looked through several times in each step."""
+    calls_to_take_a_result(1)  # what is only done the first time, as to look how messages are laid out
     assert calls_to_take_a_result(300) == calls_to_take_a_result(10)
 
 
@@ -958,6 +959,35 @@ def test_that_a_job_was_deleted_outlives_the_segment_that_says_so():
     again = Jobs(Paper(jobs.paper.segments, most=6000))
     again.ask("list")
     assert [json.loads(line)["job"] for line in again.last().text.split("\n")] == ["stays", "later"]
+
+
+def names_of(paper):
+    """The jobs that the next scheduler finds."""
+    again = Jobs(Paper(paper.segments, most=paper.most))
+    again.ask("list")
+    return {json.loads(line)["job"] for line in again.last().text.splitlines()}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_job_that_is_deleted_does_not_come_back_whenever_that_is(seed):
+    """Also as long as a segment has a copy of it that was on its way then, or how it was before."""
+    rng = Random(seed)
+    jobs = Jobs(Paper(most=2500))
+    there: set[str] = set()
+    for number in range(60):
+        if there and rng.random() < 0.5:
+            name = rng.choice(sorted(there))
+            there.remove(name)
+            jobs.ask("delete", name)
+        else:
+            jobs.submit(*part(1), name=f"job-{number}", token=number + 1)
+            there.add(f"job-{number}")
+            jobs.sync(rng.randrange(4))
+        jobs.sync(rng.randrange(5))
+        if rng.random() < 0.3:
+            jobs.sync()
+        if not jobs.paper.waiting:
+            assert names_of(jobs.paper) == there
 
 
 def test_what_lives_in_a_segment_is_copied_only_if_there_is_room_for_it():

@@ -95,6 +95,7 @@ class JobTable:
         job.records.append(written)
         job.bytes += size
         self.segments.need(written)
+        self.segments.of_jobs[job.number].add(place.segment)
         return written
 
     def want(self, effect: ev.Effect) -> None:
@@ -110,10 +111,9 @@ class JobTable:
         """A job is deleted: the record that says so stays as long as there are others of it elsewhere."""
         tomb = self.write(job, Kind.DELETED)
         job.records.remove(tomb)
-        left_over = self.left_over.get(job.number, ())
         self.drop(job)
         self.disk.then(partial(self.remove_files, job))
-        self.segments.bury(job.number, tomb, (written.where.segment for written in (*job.records, *left_over)))
+        self.segments.bury(job.number, tomb)
 
     def remove_files(self, job: Job) -> None:
         """A job is deleted, and that is on disk."""

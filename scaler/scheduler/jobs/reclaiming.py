@@ -53,6 +53,8 @@ class Reclaiming:
             place = table.layout.take_bytes(written.size)
             table.effects.append(ev.Copy(written.where, place, written.size))
             table.disk.count(written.size)
+            if job is not None:
+                table.segments.of_jobs[job.number].add(place.segment)
             self.copied.append((job, written, place))
             size += written.size
         if not self.left and not self.copied:
@@ -86,11 +88,7 @@ class Reclaiming:
         self.left.extend(
             (job, written) for job in table.jobs.values() for written in job.records if written.where.segment == segment
         )
-        self.left.extend(
-            (None, tomb)
-            for number, tomb in table.segments.tombs.items()
-            if tomb.where.segment == segment and table.segments.deleted[number]
-        )
+        self.left.extend((None, tomb) for tomb in table.segments.tombs.values() if tomb.where.segment == segment)
         return True
 
 

@@ -54,8 +54,6 @@ class Restoring:
         self._tombs: dict[int, Written] = {}
         #: job -> what came too early, by what that waits for
         self._early: dict[int, dict[_Awaited, list[_Early]]] = {}
-        #: job -> segments that have something of it, besides the record that says that it is deleted
-        self._segments: dict[int, set[int]] = {}
 
     def take(self, record: Record, place: Place, inner: Sequence[Message] | None) -> None:
         """Take a record; `inner` has the `TaskResult` of results, or is None for one of which nothing is believed."""
@@ -73,7 +71,7 @@ class Restoring:
             self._put_in_their_places(number, deque([_Early(record, place, inner)]))
         if number < MANY:
             table.next_number = max(table.next_number, number + 1)
-        self._segments.setdefault(number, set()).add(place.segment)
+        table.segments.of_jobs[number].add(place.segment)
 
     def _put_in_their_places(self, number: int, todo: deque[_Early]) -> None:
         """Take a record of a job, and what has waited for it; those that can't be stay where they are."""
@@ -140,13 +138,12 @@ class Restoring:
         """
         for number, tomb in self._tombs.items():  # it is needed where there is something of that job
             self._table.segments.need(tomb)
-            self._table.segments.bury(number, tomb, self._segments.get(number, ()))
+            self._table.segments.bury(number, tomb)
         left_over = self._leave(wall)
         for job in self._table.jobs.values():
             if job.has_ended and not job.trouble and job.index.ended < job.index.rows:
                 job.ended = None  # results of it are missing: these rows run again
         self._tombs.clear()
-        self._segments.clear()
         return left_over
 
     def _leave(self, wall: float) -> set[int]:

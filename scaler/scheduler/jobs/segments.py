@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from scaler.journal.layout import Place
@@ -18,8 +17,9 @@ class Segments:
     live: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     #: segment -> its length
     lengths: dict[int, int] = field(default_factory=dict)
-    #: job that is deleted -> segments that still have something of it
-    deleted: dict[int, set[int]] = field(default_factory=dict)
+    #: job -> segments that have something of it, needed or not, or on its way there; of one that is deleted besides the
+    #: record that says so
+    of_jobs: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     #: job that is deleted -> the record that says so
     tombs: dict[int, Written] = field(default_factory=dict)
 
@@ -41,24 +41,25 @@ class Segments:
         """A record is not needed any more."""
         self.live[written.where.segment] -= written.size
 
-    def bury(self, number: int, tomb: Written, segments: Iterable[int]) -> None:
-        """A job is deleted that has something in these; the record that says so is needed until they have gone."""
+    def bury(self, number: int, tomb: Written) -> None:
+        """A job is deleted; the record that says so is needed until no other segment has anything of it."""
         self.tombs[number] = tomb
-        self.deleted[number] = set(segments) - {tomb.where.segment}
+        self.of_jobs[number].discard(tomb.where.segment)
         self._lay_to_rest(number)
 
     def remove(self, segment: int) -> None:
         """Nothing in one is needed, and it goes."""
         self.live.pop(segment, None)
         del self.lengths[segment]
-        for number, segments in list(self.deleted.items()):
+        for segments in self.of_jobs.values():
             segments.discard(segment)
+        for number in [*self.tombs]:
             self._lay_to_rest(number)
 
     def _lay_to_rest(self, number: int) -> None:
         """If no other segment has anything of a job that is deleted, what says so is not needed either."""
-        if not self.deleted[number]:
+        if not self.of_jobs[number]:
             tomb = self.tombs.pop(number)
-            del self.deleted[number]
+            del self.of_jobs[number]
             if tomb.where.segment in self.lengths:
                 self.let_go(tomb)
