@@ -322,23 +322,24 @@ class Composition:
         if self._acceptor.turned_away:  # said while their connections are still there
             yield from self._acceptor.turned_away
             self._acceptor.turned_away.clear()
-        outgoing, self._acceptor.outgoing = self._acceptor.outgoing, []
-        for each in outgoing:
-            self.sent[type(each.message)] += 1
-        yield from outgoing
+        acceptor = self._acceptor
+        if acceptor.outgoing:
+            outgoing, acceptor.outgoing = acceptor.outgoing, []
+            for each in outgoing:
+                self.sent[type(each.message)] += 1
+            yield from outgoing
         agent, residents = self._agent, self._residents
         if self._replies:
             yield from self._reply()
-        while (
-            is_due
-            or self._events
-            or self._acceptor.unread
-            or (agent is not None and agent.has_news)
-            or (residents is not None and residents.has_news)
-        ):
-            if is_due or self._events or self._acceptor.unread:
-                events, self._events = [*self._events, *self._acceptor.unread], []
-                self._acceptor.unread.clear()
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            if is_due or self._events or acceptor.unread:
+                events, self._events = self._events, []
+                if acceptor.unread:
+                    events += acceptor.unread
+                    acceptor.unread.clear()
+                goes_on = True
                 for effect in self._core.handle(events, now):
                     if agent is not None and type(effect) is ev.Send and effect.number == LOCAL_AGENT:
                         self.sent[type(effect.message)] += 1
@@ -354,12 +355,14 @@ class Composition:
                     if wish is not None:
                         yield wish
             if agent is not None and (is_due or agent.has_news):
+                goes_on = True
                 for message in agent.handle(now):
                     if type(message) is DisconnectRequest:
                         self._greeting = None
                     self.received[type(message)] += 1
                     self._events.append(ev.Received(LOCAL_AGENT, message))
             if residents is not None and (is_due or residents.has_news):
+                goes_on = True
                 yield from self._let_residents(residents, now)
             is_due = False
 

@@ -21,9 +21,11 @@ class Pace:
         #: bytes of small messages to be taken at a time
         self.bytes = PASS_BYTES
 
-    def note(self, taken: int, seconds: float) -> None:
-        """A step has dealt with so many bytes in this time."""
+    def note(self, taken: int, seconds: float) -> bool:
+        """A step has dealt with so many bytes in this time; whether the next one takes more or less than that did."""
+        before = self.bytes
         if seconds > LONGEST:
             self.bytes = min(PASS_BYTES, max(LEAST, int(taken * LONGEST / seconds)))
-        elif self.bytes < PASS_BYTES:
-            self.bytes = min(PASS_BYTES, 2 * self.bytes)
+        elif before < PASS_BYTES:
+            self.bytes = min(PASS_BYTES, 2 * before)
+        return self.bytes != before

@@ -255,13 +255,16 @@ class Server:
 
     def _step(self) -> None:
         now = time.monotonic()
-        self._later.attend(now, is_busy=bool(self.loop.ready))
+        ready = self.loop.ready
+        self._later.attend(now, is_busy=bool(ready))
         if self._partner is not None:
             self._partner.attend(now)
         for listener in self._listeners:
-            if self.loop.ready.pop(listener, self) is None:
+            if listener in ready:
+                del ready[listener]
                 self._receive(listener)
-        if self._missing is not None and self.loop.ready.pop(self._missing, self) is None:
+        if self._missing is not None and self._missing in ready:
+            del ready[self._missing]
             for missing in self._missing.take():
                 self._composition.miss(*missing)
         if self._durable is not None:
@@ -303,10 +306,10 @@ class Server:
 
     def _note_pace(self, began: float) -> None:
         """What was said has been dealt with: as much is taken the next time as others may wait for."""
-        self._pace.note(self._taken, time.monotonic() - began)
-        self._taken = 0
-        for listener in self._listeners:
-            listener.state.pass_bytes = self._pace.bytes
+        taken, self._taken = self._taken, 0
+        if self._pace.note(taken, time.monotonic() - began):
+            for listener in self._listeners:
+                listener.state.pass_bytes = self._pace.bytes
 
     def _plan(self, wishes: list[float | None], now: float, due: bool) -> None:
         """Have the loop wake up at the first of these times; a later one than was planned may wait until that."""

@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from scaler.client.core import events as ev
@@ -124,7 +124,7 @@ class SessionDriver:
         It is sent at once: calls that are queued may be of this template, and go before events that are.
         """
         if not template.object_id:
-            self._send(self._batcher.announced((template,)))
+            self._send([*self._batcher.announced((template,))])
 
     def wake(self) -> None:
         """Make the I/O thread look. It does so in a while also if this is interrupted."""
@@ -170,11 +170,12 @@ class SessionDriver:
                 self.lock.release()
             return not self._effects
 
-    def _send(self, events: Iterable[ev.Event]) -> None:
+    def _send(self, events: Collection[ev.Event]) -> None:
         """Send what is queued, and after it these events. What is raised in the midst of that ends the session."""
         try:
             self._flush()
-            self._handle(events)
+            if events:
+                self._handle(events)
         except BaseException as error:
             self._give_up(error)
             raise
@@ -264,8 +265,9 @@ class SessionDriver:
             events = self._in_hand = [self._events.popleft() for _ in range(len(self._events))]
             for _ in range(-(-len(self.outbox) // ROUND)):
                 self._handle(self._batcher.take(self.outbox))
-            self._handle(merged_releases(events) if len(events) > 1 else events)
-            self._in_hand = []
+            if events:
+                self._handle(merged_releases(events) if len(events) > 1 else events)
+                self._in_hand = []
 
     def _handle(self, events: Iterable[ev.Event]) -> None:
         for effect in self.session.handle(events, time.monotonic()):

@@ -33,6 +33,8 @@ INTERRUPTED = 0.001
 IS_POSSIBLE = sys.platform == "linux"
 #: raised where a connection was closed meanwhile: the I/O thread sees to that
 _CLOSED = (OSError, ValueError, KeyError)
+#: what is ready after at most so many seconds, as `select.poll` says it
+_Look = Callable[[float], list[tuple[int, int]]]
 
 
 class QuickEffects(Protocol):
@@ -57,6 +59,8 @@ class Watcher:
         self._quick_effects = quick_effects
         #: None where others can't go on while a thread looks
         self._spinner = Spinner(SPIN, INTERRUPTED) if available_cores() > 1 else None
+        #: what was watched last, its descriptor, and how
+        self._watched: tuple[Connection, int, _Look] | None = None
 
     def watch_while_waiting(self, is_done: Callable[[], bool], timeout: float | None) -> None:
         """Wait for the only task under way by watching the connection here, in the stead of the I/O thread.
@@ -106,20 +110,25 @@ class Watcher:
         self._poller.recover(fd)
         self._driver.wake()
 
-    def _watch(self, connection: Connection, is_over: Callable[[], bool], deadline: float | None, heed: Heed) -> None:
-        nudge = self._poller.nudge
+    def _looking_at(self, fd: int) -> tuple[int, _Look]:
+        """The descriptor, and what waits until something comes there, or the I/O thread is nudged."""
         poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        poll.register(self._poller.nudge.fileno(), select.POLLIN)
 
         def wait(seconds: float) -> list[tuple[int, int]]:
             return poll.poll(seconds * 1000)
 
-        look = partial(self._spinner.poll, wait) if self._spinner is not None else wait
-        try:
-            fd = connection.fileno()
-            poll.register(fd, select.POLLIN)
-            poll.register(nudge.fileno(), select.POLLIN)
-        except _CLOSED:
-            return
+        return fd, wait if self._spinner is None else partial(self._spinner.poll, wait)
+
+    def _watch(self, connection: Connection, is_over: Callable[[], bool], deadline: float | None, heed: Heed) -> None:
+        nudge = self._poller.nudge
+        if self._watched is None or self._watched[0] is not connection:
+            try:
+                self._watched = connection, *self._looking_at(connection.fileno())
+            except _CLOSED:
+                return
+        _, fd, look = self._watched
         while not is_over() and self._line.connection is connection and not self._line.is_lost:
             left = IDLE if deadline is None else min(IDLE, deadline - time.monotonic())
             if left <= 0:
@@ -131,16 +140,16 @@ class Watcher:
             if len(ready) > 1 or ready[0][0] != fd:
                 nudge.clear()
             driver = self._driver
-            with Uninterrupted():
-                with driver.lock:
-                    driver.receive()
-                    effects = driver.take_effects()
-                    if not all(map(self._quick_effects.is_quick, effects)):
-                        driver.put_back(effects)
-                        driver.wake()
-                        return
-                self._quick_effects.carry_out(effects)
+            with driver.lock:
+                driver.receive()
+                effects = driver.take_effects()
+                if not all(map(self._quick_effects.is_quick, effects)):
+                    driver.put_back(effects)
+                    driver.wake()
+                    return
+            self._quick_effects.carry_out(effects)
             if connection.is_closed:
+                self._watched = None
                 driver.wake()
             if connection.is_closed or driver.is_queued:
                 return

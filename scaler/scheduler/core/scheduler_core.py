@@ -232,12 +232,13 @@ class SchedulerCore:
             draining.attend(state, self._out)
         if state.unsorted:
             placement.sort_agents(state)
-        if state.queues:
+        are_queued = bool(state.queues)
+        if are_queued:
             try:
                 self._worklist.share_out()
             except IllegalMove as error:
                 self._contain(error)
-        if state.hands_out:
+        if state.hands_out and (are_queued or state.standing.rich):  # else nothing is asked for
             for agent, request in balancing.begin_recalls(state):
                 self._out.ask_back(agent.number, request)
         if state.monitors:
