@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from scaler.client.core import events as ev
@@ -93,7 +93,7 @@ class SessionDriver:
         self._events.append(event)
         if self.lock.acquire(False):
             try:
-                self._send(())
+                self._send()
                 if all(map(is_quick, self._effects)):
                     return self.take_effects()
             finally:
@@ -124,7 +124,7 @@ class SessionDriver:
         It is sent at once: calls that are queued may be of this template, and go before events that are.
         """
         if not template.object_id:
-            self._send([*self._batcher.announced((template,))])
+            self._send(self._batcher.announced((template,)))
 
     def wake(self) -> None:
         """Make the I/O thread look. It does so in a while also if this is interrupted."""
@@ -165,16 +165,16 @@ class SessionDriver:
             if not self.lock.acquire(False):
                 return False
             try:
-                self._send(())
+                self._send()
             finally:
                 self.lock.release()
             return not self._effects
 
-    def _send(self, events: Collection[ev.Event]) -> None:
+    def _send(self, events: Iterable[ev.Event] | None = None) -> None:
         """Send what is queued, and after it these events. What is raised in the midst of that ends the session."""
         try:
             self._flush()
-            if events:
+            if events is not None:  # they are made when all before them is sent
                 self._handle(events)
         except BaseException as error:
             self._give_up(error)
