@@ -109,6 +109,7 @@ FOUND = {
         74_000_340,
     ),
     "a job that is deleted while it is copied is there again after a restart": ("shared journal", 76_101_142),
+    "a row goes to and fro behind a long one for each more urgent one that comes": ("workers", 78_000_134),
     # that rows of an unknown function are taken back from behind a long one at once, again and again, was found by
     # ("unwaited", 3): `test_garbage.py` runs it
     "an agent speaks of a client that does not come, and of one that has come, in one message": (

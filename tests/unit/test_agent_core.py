@@ -281,6 +281,27 @@ def test_what_is_more_urgent_begins_next_at_whoever_is_free_first() -> None:
     assert fake.running(1) == [(10, 4, 5), (10, 5, 6)]
 
 
+def test_a_row_does_not_go_to_and_fro_behind_a_long_one_for_each_that_is_more_urgent() -> None:
+    """Each time those that came had all been handed out, it was, too, until the next ones came (seed 78000134)."""
+    fake = FakeAgent(2)
+    learnt(fake, us=20_000)
+    fake.give(10, 0, 4)
+    fake.finish(1)
+    recalled = 0
+    for number in range(20):
+        fake.give(20 + number, 0, 2, priority=1)
+        for slot, message in fake.control:
+            recalled += 1
+            fake.give_back(slot, message.token)
+        fake.control.clear()
+        fake.finish(1)
+        fake.finish(1)
+        if fake.running(1)[:1] == [(10, 3, 4)]:
+            fake.finish(1)
+    assert fake.running(0)[:1] == [(10, 0, 1)], "it runs all the time"
+    assert recalled < 5
+
+
 def test_a_row_that_takes_several_slots_and_is_more_urgent_begins_next_too() -> None:
     fake = FakeAgent(2)
     learnt(fake, us=20_000)

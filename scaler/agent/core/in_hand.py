@@ -107,6 +107,8 @@ def make_way(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
             worker.gives_back = True  # or what comes behind its row would be taken back for each row of that root
         expected = worker.expected
         if expected is None or expected > DISPATCH_US:
+            worker.gives_back |= worker.first.has_made_way  # or that would be so for all that comes while its row runs
+            worker.first.has_made_way = True
             worker_commands.recall(state, out, worker)
 
 

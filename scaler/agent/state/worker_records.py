@@ -110,6 +110,8 @@ class Dispatch:
     is_alone: bool = False
     #: it is for this worker, for what only that has: nobody else runs it before that is moved
     is_local: bool = False
+    #: what came behind it was taken back for what is more urgent
+    has_made_way: bool = False
     #: stored objects that it uses, pinned in the index
     pins: list[Key] = field(default_factory=list)
 
@@ -154,7 +156,7 @@ class WorkerRecord:
     blocked: bool = False
     #: its task has waited for other tasks, and others may have been begun in its slots meanwhile
     has_waited: bool = False
-    #: its task waits for others now and then, and gives back each time what is behind it
+    #: what comes behind its row would be taken back: its task waits for others now and then, or others go first
     gives_back: bool = False
     #: when its row last went on after it had waited, and for how long it had run before that, seconds
     went_on: float = 0.0
