@@ -110,8 +110,8 @@ class Watcher:
         self._poller.recover(fd)
         self._driver.wake()
 
-    def _looking_at(self, fd: int) -> tuple[int, _Look]:
-        """The descriptor, and what waits until something comes there, or the I/O thread is nudged."""
+    def _looking_at(self, fd: int) -> _Look:
+        """What waits until something comes at this descriptor, or the I/O thread is nudged."""
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         poll.register(self._poller.nudge.fileno(), select.POLLIN)
@@ -119,13 +119,14 @@ class Watcher:
         def wait(seconds: float) -> list[tuple[int, int]]:
             return poll.poll(seconds * 1000)
 
-        return fd, wait if self._spinner is None else partial(self._spinner.poll, wait)
+        return wait if self._spinner is None else partial(self._spinner.poll, wait)
 
     def _watch(self, connection: Connection, is_over: Callable[[], bool], deadline: float | None, heed: Heed) -> None:
         nudge = self._poller.nudge
         if self._watched is None or self._watched[0] is not connection:
             try:
-                self._watched = connection, *self._looking_at(connection.fileno())
+                fd = connection.fileno()
+                self._watched = connection, fd, self._looking_at(fd)
             except _CLOSED:
                 return
         _, fd, look = self._watched
