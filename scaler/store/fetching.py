@@ -15,10 +15,12 @@ Connections take descriptors: beyond `MOST_LINES` one that no fetch needs makes 
 least lately. If there is none, a named store is not asked, and a source not yet, but by a fetch that has no other.
 
 A store that was reached before is tried again until nothing was heard from it for `patience` seconds, or it has
-answered nothing for so long since a connection was lost; others at once no more. A fetch ends when it has all, or when
-no source is left.
+answered nothing for so long since a connection was lost; others at once no more. But who could not be reached a while
+ago and is named as a source once more is tried for as long, too: there may be no other way. A fetch ends when it has
+all, or when no source is left.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
@@ -47,7 +49,7 @@ _OVERDUE = 2
 _IDLE = 60.0
 #: seconds between attempts to connect again
 _PAUSE = 0.2
-#: seconds for which a store that could not be reached isn't tried when it is named
+#: seconds for which a store that could not be reached isn't tried when another names it, and for longer as a source
 _UNREACHABLE = 60.0
 
 
@@ -258,6 +260,7 @@ class Fetching:
         if line is None or not line.is_open:
             return
         line.ready = line.connecting = False
+        has_hope = line.was_ready or now - self._unreachable.get(address, -math.inf) < _UNREACHABLE
         if not line.was_ready:
             self._unreachable[address] = now
         line.stalled.clear()
@@ -266,7 +269,7 @@ class Fetching:
         for key, index in asked:
             self._give_back(key, index)
         line.lost_at = now if line.lost_at is None else line.lost_at
-        again = line.was_ready and not final and now - min(line.heard, line.lost_at) < self.patience
+        again = has_hope and not final and now - min(line.heard, line.lost_at) < self.patience
         for key in list(line.users):
             fetch = self._fetches[key]
             if not again or fetch.parts[address].named:

@@ -19,6 +19,7 @@ from scaler.protocol.messages import (
     VALUES_EACH,
     VALUES_LIST,
     AgentsInUse,
+    BalanceResponse,
     Heartbeat,
     Neighbours,
     ObjectAnnounce,
@@ -33,6 +34,7 @@ from scaler.protocol.messages import (
     StoreOffers,
     StoreRequest,
     Task,
+    TaskCancel,
     TaskResult,
     u8,
     u32,
@@ -497,7 +499,7 @@ def test_an_agent_drops_what_it_knew_of_a_value_that_comes_inside_a_message_from
     assert list(again.objects) == [10]
 
 
-def test_a_row_that_is_cancelled_while_it_waits_to_be_computed_again_waits_anew(two: Any) -> None:
+def test_a_row_that_ended_and_is_cancelled_while_it_waits_to_be_computed_again_is_computed_again(two: Any) -> None:
     fake, first, second, client = two
     fake.say(client, graph(10, [[], [0]], [1]))
     fake.report(first, client, result(10, 0, 1, STORED))
@@ -513,6 +515,30 @@ def test_a_row_that_is_cancelled_while_it_waits_to_be_computed_again_waits_anew(
     fake.say(client, names(0, 11, cls=ObjectRelease))
     assert not fake.core.state.clients[client].values.objects.keys() - {1}
     assert not fake.core.state.clients[client].remembered
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_rows_that_ended_and_are_cancelled_while_they_are_computed_again_are_there_for_others(
+    two: Any, force: bool, is_waiting: bool
+) -> None:
+    """Whoever cancels all of a graph has heard how some of it ended, or does not want to hear; others need it."""
+    fake, first, second, client = two
+    fake.say(client, graph(10, [[], [0]], [0, 1]))
+    fake.report(first, client, result(10, 0, 1, STORED))
+    fake.report(first, client, result(10, 1, 2, STORED))
+    fake.lose(first)
+    fake.say(client, sum_of(20, 11))
+    if not is_waiting:
+        fake.report(second, client, result(10, 0, 1, STORED))
+    fake.ends(client)
+    fake.cancel(client, (10, 0, 2), force=force)
+    assert not fake.heard(second, TaskCancel)
+    if is_waiting:
+        fake.report(second, client, result(10, 0, 1, STORED))
+    fake.report(second, client, result(10, 1, 2, STORED))
+    fake.report(second, client, result(20, 0, 1, VALUES_EACH))
+    assert fake.ends(client) == [(20, 0, 1, VALUES_EACH)]
 
 
 def test_small_values_are_not_computed_again(two: Any) -> None:
@@ -624,6 +650,63 @@ def test_what_only_a_host_beyond_reach_can_make_is_not_made_again_there_without_
         assert made <= 10
         answers = fake.heard(client, TaskResult)
     assert "agent-3 could not, which does not reach agent-1" in str(decode_error(bytes(answers[0].bodies[0])))
+
+
+def lacking(client: int, row: int, *objects: int) -> ObjectMissing:
+    return ObjectMissing(names(client, *objects), spans(Spans, client, (row, 0, 1)))
+
+
+def sum_of(batch: int, *needs: int, **more: Any) -> Any:
+    return task(batch, 1, dependency_counts=u32([len(needs)]), dependencies=u64(needs), **more)
+
+
+def test_what_is_made_again_for_a_host_stays_within_its_reach_though_that_host_gives_it_back() -> None:
+    """The other host idles, and has asked for rows; from there the value would be out of reach again."""
+    fake = FakeScheduler()
+    one, other, client = fake.agent(1), fake.agent(1), fake.client()
+    fake.say(client, task(10, 1), task(11, 1))
+    fake.report(one, client, result(10, 0, 1, STORED))
+    fake.report(other, client, result(11, 0, 1, STORED))
+    fake.say(client, sum_of(20, 10, 11))
+    assert fake.placed(one)[-1] == (20, 0, 1)
+    fake.say(one, lacking(client, 20, 11))
+    assert fake.placed(one) == [(11, 0, 1)]
+    fake.say(one, spans(BalanceResponse, client, (11, 0, 1)))
+    assert fake.placed(one) == [(11, 0, 1)]
+    fake.report(one, client, result(11, 0, 1, STORED))
+    assert fake.placed(one) == [(20, 0, 1)]
+
+
+def test_what_two_hosts_alone_can_make_that_do_not_reach_each_other_goes_where_both_are_reached() -> None:
+    fake = FakeScheduler()
+    one, other, client = fake.agent(1, ("one",)), fake.agent(1, ("other",)), fake.client()
+    fake.say(client, task(10, 1, capabilities=("one",)), task(11, 1, capabilities=("other",)))
+    fake.report(one, client, result(10, 0, 1, STORED))
+    fake.report(other, client, result(11, 0, 1, STORED))
+    third = fake.agent(1)
+    fake.say(client, sum_of(20, 10, 11))
+    at = {agent: fake.placed(agent) for agent in (one, other)}
+    assert at == {one: [(10, 0, 1), (20, 0, 1)], other: [(11, 0, 1)]}
+    fake.say(one, lacking(client, 20, 11))
+    assert fake.placed(third) == [(20, 0, 1)]
+    assert [fake.placed(agent) for agent in (one, other)] == [[], []], "nothing is made again"
+
+
+def test_what_is_made_again_is_what_can_be_within_reach_of_the_rest_though_it_is_more() -> None:
+    fake = FakeScheduler()
+    other, client = fake.agent(1), fake.client()
+    fake.say(client, task(10, 1), task(11, 1))
+    fake.report(other, client, result(10, 0, 1, STORED), result(11, 0, 1, STORED))
+    one = fake.agent(1, ("one",))
+    fake.say(client, task(12, 1, capabilities=("one",)))
+    fake.report(one, client, result(12, 0, 1, STORED))
+    fake.say(client, sum_of(20, 10, 11, 12))
+    assert fake.placed(other)[-1] == (20, 0, 1), "where most of it is"
+    fake.heard(one)
+    fake.say(other, lacking(client, 20, 12))
+    assert (fake.placed(one), fake.placed(other)) == ([(10, 0, 1), (11, 0, 1)], [])
+    fake.report(one, client, result(10, 0, 1, STORED), result(11, 0, 1, STORED))
+    assert fake.placed(one) == [(20, 0, 1)]
 
 
 @pytest.mark.parametrize(("unfit", "kind"), [(False, StoreFull), (True, TaskFailed)], ids=["no room", "no worker"])

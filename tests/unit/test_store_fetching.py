@@ -168,6 +168,26 @@ def test_a_source_that_was_never_reached_is_given_up_at_once(desk: Desk) -> None
     assert desk.take() == [Ended(KEY, f"{A}: nothing listens; {B}: another key")]
 
 
+def test_a_source_that_was_not_reached_a_while_ago_is_tried_for_patience_when_it_is_named_again(desk: Desk) -> None:
+    """Nobody else may have it, and who refuses at once would be asked in vain many times within a moment."""
+    desk.begin(1, A)
+    desk.core.lost(A, "refused", desk.now)
+    assert desk.take() == [Ended(KEY, f"{A}: refused")]
+    desk.wait(50.0)
+    until, effects = desk.now + PATIENCE, desk.begin(1, A)
+    while not any(isinstance(effect, Ended) for effect in effects):
+        if Connect(A) in effects:
+            desk.core.lost(A, "refused", desk.now)
+        effects = desk.take() or desk.wait(0.1)
+    assert 0 <= desk.now - until < 0.5
+    desk.begin(1, A)
+    desk.core.lost(A, "refused", desk.now)
+    desk.wait(1.0)
+    assert [ask.address for ask in desk.connect(A)] == [A]
+    assert desk.chunk(A, 0, 1)
+    assert desk.take() == [Tell(A, KEY), Ended(KEY, None)]
+
+
 def test_silence_ends_a_connection_and_a_word_prolongs_it(desk: Desk) -> None:
     desk.begin(4, A)
     desk.connect(A)

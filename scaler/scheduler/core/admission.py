@@ -205,7 +205,7 @@ def take_object(
     if item is None:
         again = values.remaking.get(value, ())
         if asked and not awaiting and not again:  # nobody needs it any more
-            values.remaking.pop(value, None)
+            values.end_remaking(value)
             if agent is not None:
                 lifetimes.release_at(state, agent, client.number, value, size)
             return []
@@ -225,7 +225,7 @@ def take_object(
     moves: list[Move] = []
     if value in values.remaking:
         moves.append(Reread(client, value))
-        moves += dependencies.fulfil(not_ended(values.remaking.pop(value)))
+        moves += dependencies.fulfil(values.end_remaking(value))
     elif not (asked or item.held_by_client):
         item.held_by_client = True
         item.references += 1
@@ -241,5 +241,5 @@ def take_refusal(client: ClientRecord, value: int, record: Frame) -> list[Move]:
     """The client can't send what it was asked for: the rows that wait for it fail."""
     values = client.values
     values.asked.discard(value)
-    waiting = not_ended([*values.awaited.pop(value, ()), *values.remaking.pop(value, ())])
+    waiting = not_ended(values.awaited.pop(value, ())) + values.end_remaking(value)
     return [*dependencies.fail_all(waiting, record), Reread(client, value)]

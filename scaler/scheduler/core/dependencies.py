@@ -153,8 +153,7 @@ def take_those_run_again(client: ClientRecord, value: int) -> list[Row]:
 
     They had ended before, so the `uses` of their graph don't count them any more: each is a reference of its own.
     """
-    client.values.required_zones.pop(value, None)
-    return not_ended(client.values.remaking.pop(value))
+    return client.values.end_remaking(value)
 
 
 def wait_anew(client: ClientRecord, batch: Batch, row: int) -> None:

@@ -11,7 +11,7 @@ from scaler.protocol.messages import Frame
 from scaler.scheduler.core import settling
 from scaler.scheduler.state import accounts
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import Batch, is_apart, lineage_of, not_ended
+from scaler.scheduler.state.batch_records import Batch, is_apart, lineage_of
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchEnded, CopyLost, ObjectStored
@@ -125,7 +125,7 @@ def drop(state: ClusterState, client: ClientRecord, object_id: int, item: Object
         for row_id in item.elements:
             values.element_of.pop(row_id, None)
     if values.remaking:
-        not_ended(values.remaking.pop(object_id, ()))
+        values.end_remaking(object_id)
     if item.is_stored:
         values.lost.discard(object_id)
         if item.source is not None:

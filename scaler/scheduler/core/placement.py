@@ -20,7 +20,7 @@ it gets them, or it could never go.
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from math import frexp
 from typing import NamedTuple
 
@@ -239,6 +239,11 @@ def _groups_for(state: ClusterState, demand: Demand) -> list[AgentGroup]:
             state.matching.clear()
         state.matching[demand] = groups
     return groups
+
+
+def able(state: ClusterState, batch: Batch) -> Iterator[AgentRecord]:
+    """The agents that may run rows of a batch and have room for objects; of each group those that idle come first."""
+    return (agent for group in _groups_for(state, batch.queue_class[1]) for agent in chain(group.idle, group.busy))
 
 
 def forget_unasked(state: ClusterState) -> None:

@@ -2,15 +2,16 @@
 
 An agent that could not get an object from others gives back the rows that need it, and those others are noted as
 unreachable for it. A row that came back goes where all it needs is within reach, its *home*; if there is no such place,
-what is unreachable from its home is made again in that agent's zone, the agents it can fetch from, while the row waits.
+what is unreachable from its home is made again in that agent's zone, the agents it can fetch from, while the row waits;
+what can't be made in any home's zone is fetched by an agent that reaches all of it.
 It never goes back into the common queue as long as an agent has something of what it needs, since any idle one takes
 rows from there.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 
-from scaler.scheduler.core import placement
+from scaler.scheduler.core import lineage, placement
 from scaler.scheduler.core.moves import Hold, Move, Place, Queue
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, attempts_of
@@ -22,6 +23,10 @@ from scaler.scheduler.state.transitions import Cause
 MAX_RETURNS = 8
 #: the same if it first came back so many seconds ago: what can't be reached is only known after a silence each time
 MAX_LATE_RETURNS, LATE_SECONDS = 1, 12.0
+#: how often what it needs is made again for it, and is beyond its reach all the same
+MAX_IN_VAIN = 3
+#: agents that are looked at for one that reaches what it needs, or that could make it, at most
+MOST_LOOKED = 64
 #: seconds for which it is remembered that an agent could not fetch from another one
 MEMORY_SECONDS = 60.0
 
@@ -42,9 +47,7 @@ def forget_unreachable(state: ClusterState, agent: AgentRecord) -> None:
 def can_get(state: ClusterState, agent: AgentRecord, copies: Iterable[int]) -> bool:
     """An agent has an object, or can fetch it from one of these, as far as is known."""
     return agent.number in copies or any(
-        number not in agent.unreachable and agent.number not in state.agents[number].unreachable
-        for number in copies
-        if number in state.agents
+        _are_in_reach(agent, state.agents[number]) for number in copies if number in state.agents
     )
 
 
@@ -75,22 +78,64 @@ def hosts_beyond(state: ClusterState, batch: Batch, row: int, agent: AgentRecord
 def settle(
     state: ClusterState, client: ClientRecord, batch: Batch, row: int, cause: int, agent: AgentRecord | None
 ) -> Move:
-    """Where a row that came back goes to have what it needs, or what is made again first; `agent` gave it back."""
+    """Where a row that came back goes to have what it needs, or what is made again first; `agent` gave it back.
+
+    If not all is within reach of a home, what is not is made again there, where that can be. If it can't, or was again
+    and again and is beyond reach all the same, the row goes to any that seems to reach all; if there is none, to its
+    home: it comes back from there, and is given up in the end.
+    """
     values = _stored_needs(client, batch, row)
     homes = _homes(state, client, batch, row, values)
     within = [number for number in homes if not _unreachable(state, client, state.agents[number], values)]
     target = placement.choose(state, batch, within, even_if_full=True)
     if target is not None:
         return Place(batch, row, row + 1, target, cause)
-    home = state.agents[homes[0]] if homes else agent
-    beyond = [] if home is None else _unreachable(state, client, home, values)
-    if home is None or not beyond:
+    hosts = [state.agents[number] for number in homes] or ([] if agent is None else [agent])
+    beyond = {host: missing for host in hosts if (missing := _unreachable(state, client, host, values))}
+    if not beyond and (hosts or not values):
         return Queue(batch, row, row + 1, cause, True)
-    if cause == Cause.READY:  # what it lacked was made again, and not within reach: that would go on without end
-        target = placement.choose(state, batch, homes[:1], even_if_full=True)
-        return Queue(batch, row, row + 1, cause, True) if target is None else Place(batch, row, row + 1, target, cause)
-    client.values.required_zones.update(dict.fromkeys(beyond, home.number))
-    return Hold(batch, row, beyond, cause)
+    was_remade = cause == Cause.READY
+    if not was_remade or not _is_in_vain(batch, row):
+        for host, missing in beyond.items():
+            if all(_can_be_made_for(state, client, batch, value, host) for value in missing):
+                return _remade_for(client, batch, row, host, missing, cause)
+    target = _choose_within_reach(state, client, batch, values)
+    if target is None and beyond:
+        first, missing = next(iter(beyond.items()))
+        if not was_remade:  # perhaps its client can send it from elsewhere
+            return _remade_for(client, batch, row, first, missing, cause)
+        target = placement.choose(state, batch, [first.number], even_if_full=True)
+    return Queue(batch, row, row + 1, cause, True) if target is None else Place(batch, row, row + 1, target, cause)
+
+
+def _is_in_vain(batch: Batch, row: int) -> bool:
+    """What a row needs was made again, and is beyond reach once more: that may not go on without end."""
+    in_vain = attempts_of(batch).in_vain
+    in_vain[row] = in_vain.get(row, 0) + 1
+    return in_vain[row] > MAX_IN_VAIN
+
+
+def _remade_for(client: ClientRecord, batch: Batch, row: int, host: AgentRecord, values: list[int], cause: int) -> Move:
+    client.values.required_zones.update(dict.fromkeys(values, host.number))
+    return Hold(batch, row, values, cause)
+
+
+def _can_be_made_for(state: ClusterState, client: ClientRecord, batch: Batch, value: int, host: AgentRecord) -> bool:
+    """An agent, or one that it can fetch from, may run the row that made an object; what its client made can't be."""
+    source = lineage.maker_of(client, value, batch)
+    if source is None:
+        return False
+    maker, _ = source
+    able = islice(placement.able(state, maker), MOST_LOOKED)
+    return placement.may_run(state, maker, host.number) or any(_are_in_reach(host, other) for other in able)
+
+
+def _choose_within_reach(
+    state: ClusterState, client: ClientRecord, batch: Batch, values: list[int]
+) -> AgentRecord | None:
+    """An agent for a row that has nothing of what it needs, and can get all of it as far as is known."""
+    able = islice(placement.able(state, batch), MOST_LOOKED)
+    return placement.choose(state, batch, (a.number for a in able if not _unreachable(state, client, a, values)))
 
 
 def choose_others(
@@ -132,11 +177,7 @@ def choose_in_zone(state: ClusterState, batch: Batch, number: int) -> AgentRecor
     target = state.agents.get(number)
     if target is None:
         return None
-    zone = (
-        other.number
-        for other in state.agents.values()
-        if other.number != number and other.number not in target.unreachable and number not in other.unreachable
-    )
+    zone = (other.number for other in state.agents.values() if other is not target and _are_in_reach(target, other))
     return placement.choose(state, batch, chain((number,), zone), even_if_full=True)
 
 
@@ -146,15 +187,20 @@ def _homes(state: ClusterState, client: ClientRecord, batch: Batch, row: int, va
     By what the row needs alone, so that rows with the same needs go to the same place.
     """
     if batch.lineage is not None and row in batch.lineage.required_zones:
-        homes = [batch.lineage.required_zones[row]]
-    else:
-        sizes: dict[int, int] = {}
-        for value in values:
-            item = client.values.objects[value]
-            for number in item.copies:
-                sizes[number] = sizes.get(number, 0) + item.size
-        homes = sorted(sizes, key=lambda number: (-sizes[number], number))
+        agent = choose_in_zone(state, batch, batch.lineage.required_zones[row])
+        return [] if agent is None else [agent.number]
+    sizes: dict[int, int] = {}
+    for value in values:
+        item = client.values.objects[value]
+        for number in item.copies:
+            sizes[number] = sizes.get(number, 0) + item.size
+    homes = sorted(sizes, key=lambda number: (-sizes[number], number))
     return [number for number in homes if placement.may_run(state, batch, number)]
+
+
+def _are_in_reach(one: AgentRecord, other: AgentRecord) -> bool:
+    """These can fetch from each other, as far as is known."""
+    return other.number not in one.unreachable and one.number not in other.unreachable
 
 
 def _unreachable(state: ClusterState, client: ClientRecord, agent: AgentRecord, values: list[int]) -> list[int]:

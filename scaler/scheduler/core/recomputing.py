@@ -11,7 +11,7 @@ from scaler.scheduler.core import dependencies, lifetimes, lineage
 from scaler.scheduler.core.moves import AskClient, Hold, Move, Remake, Reread, Route
 from scaler.scheduler.state import transitions
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING, Batch, Row, lineage_of, not_ended
+from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING, Batch, lineage_of, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.object_records import ObjectRecord
@@ -66,8 +66,7 @@ def remake(state: ClusterState, move: Remake, may_rerun: bool) -> list[Move]:
     if batch.place[row] != DONE:
         return []  # it is being made already
     if not may_rerun:
-        client.values.required_zones.pop(value, None)
-        waiting = not_ended(client.values.remaking.pop(value))
+        waiting = client.values.end_remaking(value)
         failures = dependencies.fail_all(waiting, runs_only_once(batch.function.name, value).encode())
         return [Reread(client, value), *failures]
     client.remembered.pop(batch.id, None)
@@ -98,7 +97,7 @@ def remake(state: ClusterState, move: Remake, may_rerun: bool) -> list[Move]:
 def end_row(state: ClusterState, agent: AgentRecord | None, batch: Batch, row: int, span: SpanResult) -> list[Move]:
     """A row that was computed again has ended, its value with a payload of its own: those who wait for it go on."""
     client, value = state.clients[batch.client], batch.id + row
-    waiting = not_ended(client.values.remaking.pop(value, ()))
+    waiting = client.values.end_remaking(value)
     item = client.values.objects.get(value)
     late = not_ended(batch.waiters.pop(row, ()))
     if item is not None:
@@ -158,9 +157,9 @@ def _become_inline(
 def fail_row(state: ClusterState, batch: Batch, row: int, record: Frame) -> list[Move]:
     """A row that was to be computed again can't be, and is done; the rows that fail with it."""
     client, value = state.clients[batch.client], batch.id + row
-    waiting: list[Row] = [*client.values.remaking.pop(value, ()), *batch.waiters.pop(row, ())]
+    waiting = client.values.end_remaking(value) + not_ended(batch.waiters.pop(row, ()))
     settle(state, client, batch, row)
-    return [Reread(client, value), *dependencies.fail_all(not_ended(waiting), record)]
+    return [Reread(client, value), *dependencies.fail_all(waiting, record)]
 
 
 def settle(state: ClusterState, client: ClientRecord, batch: Batch, row: int) -> None:

@@ -36,11 +36,9 @@ def is_special(state: ClusterState, batch: Batch, cause: int) -> bool:
         return True
     if batch.attempts is not None and batch.attempts.returns:
         return True
-    if cause != Cause.READY or client.is_held:
-        return False
-    return (batch.needs is not None and client.values.has_stored) or (
-        batch.lineage is not None and bool(batch.lineage.required_zones)
-    )
+    if batch.lineage is not None and batch.lineage.required_zones:
+        return True
+    return cause == Cause.READY and not client.is_held and batch.needs is not None and client.values.has_stored
 
 
 def _special(state: ClusterState, client: ClientRecord, batch: Batch, row: int, cause: int) -> Move | None:
@@ -53,11 +51,11 @@ def _special(state: ClusterState, client: ClientRecord, batch: Batch, row: int, 
             return Hold(batch, row, lost, cause)
     if batch.has_returned(row):
         return reachability.settle(state, client, batch, row, cause, None)
-    if cause != Cause.READY or client.is_held:  # what came back for other reasons may run anywhere
-        return None
-    if batch.lineage is not None and row in batch.lineage.required_zones:
+    if batch.lineage is not None and row in batch.lineage.required_zones:  # though an agent gave it back
         agent = reachability.choose_in_zone(state, batch, batch.lineage.required_zones[row])
         if agent is not None:
             return Place(batch, row, row + 1, agent, cause)
+    if cause != Cause.READY or client.is_held:  # what came back for other reasons may run anywhere
+        return None
     agent = placement.choose_by_input(state, client, batch, row)
     return None if agent is None else Place(batch, row, row + 1, agent, cause)

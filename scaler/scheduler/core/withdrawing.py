@@ -110,7 +110,7 @@ def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, message: Ta
     named, unknown = _named(client, message.spans)
     state.ended.not_found += sum(hi - lo for _, _, lo, hi in unknown)
     for batch, spans in named.items():
-        here, elsewhere = _sort_by_place(batch, spans)
+        here, elsewhere = _sort_by_place(batch, _not_again(batch, spans))
         moves += finishing.cancel(state, out, batch, here)
         _note_asked(state, batch, elsewhere, questions, kind)
     for number, question in questions.items():

@@ -102,6 +102,8 @@ class Attempts:
     returns: dict[int, int] = field(default_factory=dict)
     #: row -> when it first did, seconds
     first_returns: dict[int, float] = field(default_factory=dict)
+    #: row -> how often what it needs was made again, and was beyond its reach all the same
+    in_vain: dict[int, int] = field(default_factory=dict)
     #: row -> the numbers of agents that never run it
     refused: dict[int, set[int]] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from scaler.common.line_limit import LineLimit
 from scaler.common.records import entity, record
 from scaler.common.sorted_numbers import SortedNumbers
 from scaler.protocol.messages import Frame
-from scaler.scheduler.state.batch_records import Batch, Row
+from scaler.scheduler.state.batch_records import Batch, Row, not_ended
 from scaler.scheduler.state.function_records import MOST, FunctionRecord
 from scaler.scheduler.state.object_records import ObjectRecord
 
@@ -47,6 +47,11 @@ class ClientValues:
         """The id of the object that a value is in: its own, or that of a list."""
         place = self.element_of.get(value)
         return place[0] if place else value
+
+    def end_remaking(self, value: int) -> list[Row]:
+        """A lost value is there again, or never will be: the rows that still wait for it."""
+        self.required_zones.pop(value, None)
+        return not_ended(self.remaking.pop(value, ()))
 
 
 @record

@@ -275,6 +275,8 @@ def _references(client: ClientRecord) -> Iterator[Finding]:
         references = batch.lineage.references if batch.lineage is not None else 0
         if references != sources[batch]:
             yield Finding(f"batch {batch.id} is remembered for {references} reasons, has {sources[batch]}", batch.id)
+    for value in values.required_zones.keys() - values.remaking.keys():
+        yield Finding(f"value {value} is to be within reach of a host, and is not made again", value)
     for value, waiting in values.awaited.items():
         if not waiting:
             yield Finding(f"value {value} was asked for by nobody", value)

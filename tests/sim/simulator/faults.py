@@ -21,6 +21,8 @@ class Mix:
     #: connections that are reset on their way; schedulers hear of all that close
     reset: float = 0.0
     partition: float = 0.0
+    #: two hosts do not reach each other's stores, though both reach the scheduler
+    cut_way: float = 0.0
     stop_agent: float = 0.0
     kill_agent: float = 0.0
     leave_agent: float = 0.0
@@ -310,6 +312,21 @@ MIXES = {
             late_control=0.1,
             late_reads=0.5,
         ),
+        Mix("ways", cut_way=12, wild=0.2, large=0.9, full=0.0, late_reads=0.3, without=frozenset({"capabilities"})),
+        Mix(
+            "ways and faults",
+            cut_way=4,
+            kill_worker=2,
+            stop_worker=2,
+            kill_agent=0.7,
+            kill_scheduler=0.7,
+            snap=1,
+            wild=0.1,
+            large=0.6,
+            full=0.05,
+            local_agent=False,
+            late_reads=0.3,
+        ),
         Mix(
             "disks",
             kill_worker=2,
@@ -436,6 +453,16 @@ class Faults:
             host = self._world.random.choice(processes).line._host
             self._world.note("network", f"{host} is cut off")
             network.partitioned[host] = self._world.now + self._length()
+
+    def _cut_way(self) -> None:
+        hosts = [host for host in self._cluster.hosts if host.alive]
+        if len(hosts) > 1:
+            one, other = self._world.random.sample(hosts, 2)
+            self._world.note("network", f"the stores of {one.name} and {other.name} do not reach each other")
+            length = self._length()
+            if "store" in (one.role, other.role):
+                length = min(length, 4.0)  # who reads by way of that store gives up after some 15 s
+            self._cluster.network.ways[frozenset((one.name, other.name))] = self._world.now + length
 
     def _stop(self, processes: list[Any]) -> None:
         processes = [p for p in processes if p.alive and not p.stopped]

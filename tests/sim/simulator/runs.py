@@ -252,6 +252,7 @@ class Cluster:
         world = self.world
         world.run(world.now + self.faulty)
         self.network.cut.clear()
+        self.network.ways.clear()
         for process in [*self.network.servers.values(), *self.peers]:
             process.go_on()
         world.after(RELIEF, self._relieve)

@@ -27,6 +27,8 @@ class SimStore:
         self.written: dict[Key, float] = {}
         #: moves and fetches under way
         self._under_way: dict[Key, int] = {}
+        #: other hosts that could not be reached when they were asked last
+        self._in_vain: set[SimStore] = set()
         #: other hosts that wait for a file of this one
         self._wanted: dict[Key, list[tuple[SimStore, int]]] = {}
 
@@ -110,21 +112,31 @@ class SimStore:
                 self.host.tell(ev.Fetched(key, reason))
             return
         other = others.pop(0)
+        if self._has_no_way_to(other):  # nobody answers, or it says so at once; who knows of that waits all the same
+            wait = PATIENCE if other in self._in_vain else self.world.random.choice((1e-3, 1e-2, PATIENCE))
+            self._in_vain.add(other)
+            self.world.after(wait, self._ask, key, number, others, f"{other.host.name} is beyond reach")
+            return
         if not other.host.alive or other.host.stopped or self._is_cut_off(other):
             self.world.after(PATIENCE, self._ask, key, number, others, f"{other.host.name} does not answer")
             return
+        self._in_vain.discard(other)
         self.world.after(self.world.random.uniform(1e-4, 3e-2), self._arrive, key, number, other, others)
 
     def _is_cut_off(self, other: "SimStore") -> bool:
         healed = self.host.cluster.network.partitioned
         return any(healed.get(host.name, 0.0) > self.world.now for host in (self.host, other.host))
 
+    def _has_no_way_to(self, other: "SimStore") -> bool:
+        ways = self.host.cluster.network.ways
+        return bool(ways) and ways.get(frozenset((self.host.name, other.host.name)), 0.0) > self.world.now
+
     def _arrive(self, key: Key, number: int, other: "SimStore", others: list["SimStore"]) -> None:
         if self._under_way.get(key) != number or not self.host.alive:
             return
         found = other.find(key)
         full = self.host.cluster.mix.full
-        if not other.host.alive or self._is_cut_off(other):
+        if not other.host.alive or self._is_cut_off(other) or self._has_no_way_to(other):
             self._ask(key, number, others, f"{other.host.name} broke off")
         elif found is not None and full and self.world.random.random() < full:
             del self._under_way[key]
