@@ -65,6 +65,11 @@ class ErrorKind(IntEnum):
     PRELOAD = 10
 
 
+def kind_of(record: bytes | memoryview) -> int:
+    """The kind that an error record names, 255 if these bytes are none."""
+    return record[1] if len(record) >= _HEAD.size and record[0] == VERSION else 255
+
+
 class ErrorRecord(NamedTuple):
     """Why a row has no value."""
 

@@ -110,6 +110,13 @@ FOUND = {
     ),
     "a job that is deleted while it is copied is there again after a restart": ("shared journal", 76_101_142),
     "a row goes to and fro behind a long one for each more urgent one that comes": ("workers", 78_000_134),
+    "what is made again for a host is given back by it, and made beyond its reach": ("ways", 80_003_221),
+    "an agent that comes back gives up rows that it is to end, and is waited for ever to end them": (
+        "ways and faults",
+        82_000_109,
+    ),
+    "a value is made again of what was gone before its batch was heard of": ("ways and faults", 82_000_363),
+    "a client has let go of what rows of its graph need, whose host is lost with the scheduler": ("stores", 82_000_015),
     # that rows of an unknown function are taken back from behind a long one at once, again and again, was found by
     # ("unwaited", 3): `test_garbage.py` runs it
     "an agent speaks of a client that does not come, and of one that has come, in one message": (

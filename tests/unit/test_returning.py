@@ -9,9 +9,11 @@ from simulator.scripted import FakeScheduler, graph, hello, result, root_of, ses
 from support.counting import steps_of
 from support.weight import objects_below
 
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
+    FAILED,
     LOST,
     PLACE,
     STORED,
@@ -489,6 +491,30 @@ def test_what_an_agent_tells_of_rows_that_came_too_late_is_cut_out_of_the_rest(f
     assert not fake.core.state.agents[AGENT].load.is_full
 
 
+@pytest.mark.parametrize("is_aside", [True, False])
+@pytest.mark.parametrize("how", ["for others", "for want of an input"])
+def test_an_agent_that_gives_back_what_it_is_to_end_is_given_rows(
+    fake: FakeScheduler, how: str, is_aside: bool
+) -> None:
+    """It did so before it heard that it is to end them: it has nothing to tell of them any more."""
+    if is_aside:
+        agent_back(fake, inventory((10, 0, 2)), number=OTHER)
+    else:
+        back(fake, task(10, 2, ended=u32([0, 2])), agents=())
+        agent_back(fake, inventory((10, 0, 2)), number=OTHER)
+        assert len(fake.heard(OTHER, TaskCancel)) == 1
+    if how == "for others":
+        fake.say(OTHER, spans(BalanceResponse, CLIENT, (10, 0, 2)))
+    else:
+        fake.say(OTHER, ObjectMissing(Objects(u32([CLIENT]), u64([5])), spans(Spans, CLIENT, (10, 0, 2))))
+    if is_aside:
+        back(fake, task(10, 2, ended=u32([0, 2])), agents=(OTHER,))
+        assert len(fake.heard(OTHER, TaskCancel)) == 1
+    assert not fake.core.state.returning.late
+    fake.say(CLIENT, task(20, 1))
+    assert fake.placed(OTHER) == [(20, 0, 1)]
+
+
 def test_an_agent_that_is_gone_owes_nothing(fake: FakeScheduler) -> None:
     back(fake, task(10, 4))
     fake.wait(PATIENCE + 1)
@@ -752,6 +778,55 @@ def test_a_value_that_is_heard_of_before_what_it_was_made_of_can_be_made_again(
             fake.end_all(agent, CLIENT, STORED)
     assert run == [(10, 0, 1)] * (outcome == STORED) + [(11, 0, 1), (12, 0, 1), (13, 0, 1)]  # a small value is kept
     assert asked == []
+    assert not validate(fake.core.state)
+
+
+@pytest.mark.parametrize("is_early", [True, False], ids=["ended before", "ends later"])
+@pytest.mark.parametrize("knows", [True, False], ids=["client has it", "client has let go of it"])
+def test_what_was_made_of_what_its_client_has_heard_of_can_be_made_again(
+    fake: FakeScheduler, is_early: bool, knows: bool
+) -> None:
+    """Of row 11 the client has had the small value, of row 10 an agent told as it came back, and both are gone."""
+    heard = replace(link(11, [10], 1, True), ended=u32([0, 1]))
+    agent_back(fake, inventory((10, 0, 1), (12, 0, 1), objects={12: 1 << 20} if is_early else {}))
+    fake.report(AGENT, CLIENT, result(10, 0, 1, VALUES_EACH))
+    if is_early:
+        fake.report(AGENT, CLIENT, result(12, 0, 1, STORED))
+    back(fake, link(10, [], 1), heard, link(12, [11], 1), link(13, [12], 0, True))
+    refusal = ErrorRecord(ErrorKind.OBJECT, "it was released").encode()
+    answer = ObjectAnnounce(u64([11]), u8([0 if knows else FAILED]), [b"value" if knows else refusal])
+    fake.say(CLIENT, answer)
+    if not is_early:
+        fake.report(AGENT, CLIENT, result(12, 0, 1, STORED))
+    assert fake.placed(AGENT) == [(13, 0, 1)]
+    fake.say(AGENT, ObjectGone(u32([CLIENT]), u64([12]), with_worker=True))
+    fake.say(AGENT, ObjectMissing(Objects(u32([CLIENT]), u64([12])), spans(Spans, CLIENT, (13, 0, 1))))
+    run: list[tuple[int, int, int]] = []
+    for _ in range(4):
+        run += fake.placed(AGENT)
+        fake.end_all(AGENT, CLIENT, STORED)
+    assert run == [(row, 0, 1) for row in (10, 11, 12, 13) if row > 11 or is_early or not knows]
+    assert ended_rows(fake) == [(13, 0, 1)]
+    assert not validate(fake.core.state)
+
+
+def test_what_a_row_needs_that_comes_back_is_made_again_if_its_client_has_let_go_of_it(fake: FakeScheduler) -> None:
+    """An agent had the row, and its input with it, when its client was asked for that first."""
+    heard = replace(link(11, [10], 1, True), ended=u32([0, 1]))
+    agent_back(fake, inventory((10, 0, 1), (12, 0, 1)))
+    fake.report(AGENT, CLIENT, result(10, 0, 1, VALUES_EACH))
+    back(fake, link(10, [], 1), heard, link(12, [11], 0, True))
+    refusal = ObjectAnnounce(u64([11]), u8([FAILED]), [ErrorRecord(ErrorKind.OBJECT, "it was released").encode()])
+    for back_again in (False, True):
+        if back_again:
+            fake.report(AGENT, CLIENT, result(12, 0, 1, LOST))
+        assert [list(message.ids) for message in fake.heard(CLIENT) if isinstance(message, ObjectRequest)] == [[11]]
+        fake.say(CLIENT, refusal)
+        assert not fake.heard(CLIENT)
+    for row in (10, 11, 12):
+        assert fake.placed(AGENT) == [(row, 0, 1)]
+        fake.end_all(AGENT, CLIENT, VALUES_EACH)
+    assert ended_rows(fake) == [(12, 0, 1)]
     assert not validate(fake.core.state)
 
 

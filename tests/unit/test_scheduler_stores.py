@@ -344,6 +344,29 @@ def test_a_copy_of_which_a_store_was_not_told_is_fetched_next(two: Any) -> None:
     assert second in fetch.holders.tolist()
 
 
+def test_what_a_reader_does_not_reach_runs_again_only_where_it_does() -> None:
+    fake = FakeScheduler(1, retries_on_loss=1)
+    (agent,), client = fake.agents, fake.client()
+    fake.core.state.clients[client].boot_id = "elsewhere"
+    fake.say(client, StoreRequest(standalone=True))
+    store = fake.store()
+    fake.say(client, task(10, 1))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    fake.placed(agent)
+    beyond = ObjectResponse(u32([client]), u64([10]), u8([1]), store, "there is no way")
+    for _ in range(2):
+        assert len(fake.heard(store, ObjectFetch)) == 1
+        assert fake.placed(agent) == [], "its only host has it"
+        fake.say(store, beyond)
+    (answer,) = fake.heard(client, ObjectResponse)
+    assert answer.reason == "there is no way"
+    other = fake.agent(1)
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    fake.say(store, beyond)
+    assert fake.placed(other) == [(10, 0, 1)]
+
+
 def test_who_reads_what_can_not_be_had_is_told_what_agents_said_of_it() -> None:
     fake = FakeScheduler(1, retries_on_loss=1)
     (agent,), client = fake.agents, fake.client()

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
 from scaler.errors import ProtocolError
+from scaler.protocol.error_record import ErrorKind, kind_of
 from scaler.protocol.failures import never_sent
 from scaler.protocol.messages import KEEP, MOST_IDS, Frame, Task, u32, u64
-from scaler.scheduler.core import dependencies, lifetimes, placement
-from scaler.scheduler.core.moves import Fail, Move, Place, Reread, Route
+from scaler.scheduler.core import dependencies, lifetimes, lineage, placement
+from scaler.scheduler.core.moves import Fail, Move, Place, Remake, Reread, Route
 from scaler.scheduler.state import accounts
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import WAITING, Batch, is_apart, not_ended
+from scaler.scheduler.state.batch_records import AGENT, WAITING, Batch, is_apart, not_ended
 from scaler.scheduler.state.client_records import ClientRecord, GraphBatches
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchAdmitted
@@ -238,8 +239,20 @@ def take_object(
 
 
 def take_refusal(client: ClientRecord, value: int, record: Frame) -> list[Move]:
-    """The client can't send what it was asked for: the rows that wait for it fail."""
+    """The client can't send what it was asked for: the rows that wait for it fail, or its row runs again if it is lost.
+
+    Not those that agents have since before this scheduler: it is asked for again if they come back.
+    """
     values = client.values
     values.asked.discard(value)
-    waiting = not_ended(values.awaited.pop(value, ())) + values.end_remaking(value)
+    waiting, waits_again = not_ended(values.awaited.pop(value, ())), values.end_remaking(value)
+    there = [(batch, row) for batch, row in waiting if batch.place[row] >= AGENT]
+    if there:
+        values.awaited[value] = there
+        values.refused.add(value)
+    waiting = waits_again + [(batch, row) for batch, row in waiting if batch.place[row] < AGENT]
+    is_lost = waiting and kind_of(record) == ErrorKind.OBJECT
+    if is_lost and lineage.maker_of(client, value, waiting[0][0]) is not None:
+        values.remaking[value] = waiting
+        return [Remake(client, value, waiting[0][0])]
     return [*dependencies.fail_all(waiting, record), Reread(client, value)]

@@ -110,6 +110,9 @@ def _await_value(
             unknown.append(value)
         else:
             waiting.append(waits)
+            if not is_at_agent and value in values.refused:
+                values.refused.discard(value)
+                unknown.append(value)
     batch.missing[row] += 1
     return None
 

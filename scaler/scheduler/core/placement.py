@@ -243,7 +243,9 @@ def _groups_for(state: ClusterState, demand: Demand) -> list[AgentGroup]:
 
 def able(state: ClusterState, batch: Batch) -> Iterator[AgentRecord]:
     """The agents that may run rows of a batch and have room for objects; of each group those that idle come first."""
-    return (agent for group in _groups_for(state, batch.queue_class[1]) for agent in chain(group.idle, group.busy))
+    groups = _groups_for(state, batch.queue_class[1])
+    those = chain.from_iterable(chain(group.idle, group.busy) for group in groups)
+    return (agent for agent in those if agent.load.slots >= batch.slots)  # a store beside the scheduler has none
 
 
 def forget_unasked(state: ClusterState) -> None:

@@ -97,7 +97,7 @@ def settle(
     was_remade = cause == Cause.READY
     if not was_remade or not _is_in_vain(batch, row):
         for host, missing in beyond.items():
-            if all(_can_be_made_for(state, client, batch, value, host) for value in missing):
+            if all(can_be_made_for(state, client, value, host, batch) for value in missing):
                 return _remade_for(client, batch, row, host, missing, cause)
     target = _choose_within_reach(state, client, batch, values)
     if target is None and beyond:
@@ -120,9 +120,11 @@ def _remade_for(client: ClientRecord, batch: Batch, row: int, host: AgentRecord,
     return Hold(batch, row, values, cause)
 
 
-def _can_be_made_for(state: ClusterState, client: ClientRecord, batch: Batch, value: int, host: AgentRecord) -> bool:
+def can_be_made_for(
+    state: ClusterState, client: ClientRecord, value: int, host: AgentRecord, needed_by: Batch | None = None
+) -> bool:
     """An agent, or one that it can fetch from, may run the row that made an object; what its client made can't be."""
-    source = lineage.maker_of(client, value, batch)
+    source = lineage.maker_of(client, value, needed_by)
     if source is None:
         return False
     maker, _ = source

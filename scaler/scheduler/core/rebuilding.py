@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import chain
 
 from scaler.common.span_lists import without
 from scaler.protocol.messages import AgentsInUse, ClientReturn, Message, Spans, Task, TaskCancel, TaskResult, u32
@@ -89,8 +90,8 @@ class Rebuilding:
         self._found: list[int] = []
         #: batches that are admitted
         self._admitted: dict[int, Batch] = {}
-        #: those of them whose rows have all ended, remembered until all is together: others may need their values
-        self._over: list[Batch] = []
+        #: those that are remembered until all is together, though their rows may end: others may need their values
+        self._kept: list[Batch] = []
         #: rows of the batch that is being admitted whose values are stored, or were
         self._restored: list[int] = []
         #: stored values of its rows that it refers to
@@ -135,16 +136,19 @@ class Rebuilding:
             failures += more
             for row in self._restored:
                 lineage.retain_needs(client, batch, row, self._maker_of)
+            for row in chain.from_iterable(range(lo, hi) for lo, hi in batch.spans_in(WAITING)):
+                lineage.remember_makers(client, batch, row, self._maker_of)
         admission.drop_unneeded(state, client, task)
         self._restored.clear()
         for lo, hi, agent in held:
             for a, b in batch.spans_in(WAITING, lo, min(hi, batch.rows)):
                 transitions.take_up(state, batch, a, b, agent)
-        for agent in {agent for _, _, agent in held}:
+        for agent in dict.fromkeys(agent for _, _, agent in held):
             self._end_strays(batch, agent, [(lo, min(hi, batch.rows)) for lo, hi, whose in held if whose is agent])
-        if not batch.left:
-            self._over.append(batch)
+        if batch.keeps or not batch.left:
+            self._kept.append(batch)
             lineage_of(batch).references += 1
+        if not batch.left:
             lifetimes.end_batch(state, client, batch)
             return moves
         moves += [Route(batch, lo, hi, Cause.READY, front=False) for lo, hi in dependencies.ready(batch, failures)]
@@ -166,7 +170,7 @@ class Rebuilding:
         """
         for batch_id in [batch_id for batch_id in self._rows if batch_id not in self._rows_of]:
             held = self._rows.pop(batch_id)
-            for agent in {agent for _, _, agent in held}:
+            for agent in dict.fromkeys(agent for _, _, agent in held):
                 rows = [(lo, hi) for lo, hi, whose in held if whose is agent]
                 self._end_rows(agent, batch_id, without(rows, self._told_of(agent, batch_id)))
                 agent.over.append((self._client.number, batch_id))
@@ -265,7 +269,7 @@ class Rebuilding:
         Rows that agents have may need what is not known here: it goes when they have ended.
         """
         self.find_copies(self._stored)
-        for batch in self._over:
+        for batch in self._kept:
             lifetimes.unreference_batch(self._state, self._client, batch)
         for value in self._found:
             lifetimes.release_held(self._state, self._client, value)

@@ -48,6 +48,10 @@ def hold(state: ClusterState, move: Hold) -> list[Move]:
     moves: list[Move] = []
     for value in move.values:
         moves += dependencies.await_lost(client, batch, row, value)
+    if client.values.refused and batch.needs is not None:
+        again = client.values.refused.intersection(batch.needs[row])
+        client.values.refused -= again
+        moves += [AskClient(client, sorted(again))] if again else []
     return moves
 
 

@@ -89,7 +89,7 @@ def without_late(
     wanted: list[SpanResult] = []
     for told in spans:
         is_late = agent.number in state.returning.late
-        others = late_rows.take_ended(state, agent, client.number, told) if is_late else None
+        others = late_rows.take_ended(state, agent, client.number, told.batch, told.lo, told.hi) if is_late else None
         if others is None:
             wanted.append(told)
             continue

@@ -58,6 +58,7 @@ from scaler.scheduler.core import (
     crowding,
     defects,
     draining,
+    late_rows,
     lifetimes,
     mail,
     peer_timeouts,
@@ -657,6 +658,7 @@ class SchedulerCore:
         return number in client.agents or number in self.state.returning.holdings.get(client.number, ())
 
     def _balance_response(self, agent: AgentRecord, message: BalanceResponse) -> None:
+        late_rows.take_back(self.state, agent, message)
         before = agent.load.outstanding
         for _, batch, lo, hi in withdrawing.spans_at(self.state, agent, message):
             self._run([Route(batch, lo, hi, Cause.GIVEN_BACK, front=True)])
@@ -673,6 +675,7 @@ class SchedulerCore:
             self._run(withdrawing.answer_for(self.state, self._out, agent, rows, back))
 
     def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> None:
+        late_rows.take_back(self.state, agent, message.rows)
         for moves in stored_objects.take_missing(self.state, self._out, agent, message):
             self._run(moves)
         self._answer_withdrawals(agent, message.rows, message.rows)

@@ -12,7 +12,7 @@ from scaler.common.span_lists import joined, within, without
 from scaler.errors import ProtocolError
 from scaler.protocol.codes import MOST_SPANS, WithdrawalKind
 from scaler.protocol.messages import Spans, TaskBegun, TaskCancel, TaskClaim, TaskClaimResponse, TaskHold, TaskRunning
-from scaler.scheduler.core import finishing
+from scaler.scheduler.core import finishing, late_rows
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
@@ -206,6 +206,7 @@ def take_claim_response(
 
     Raises ProtocolError for rows that nobody has claimed: they are not the agent's to give.
     """
+    late_rows.take_back(state, agent, message.granted)
     granted: dict[ClientRecord, Spans] = {}
     refused: dict[ClientRecord, Spans] = {}
     moves: list[Move] = []

@@ -32,6 +32,8 @@ class ClientValues:
     awaited: dict[int, list[Row]] = field(default_factory=dict)
     #: ids of values that the client was asked for and has not answered
     asked: set[int] = field(default_factory=set)
+    #: ids of values that the client could not send, and that only rows wait for which agents have: they have them, too
+    refused: set[int] = field(default_factory=set)
     #: ids of stored objects that no store has any more
     lost: set[int] = field(default_factory=set)
     #: id of a lost value -> rows that wait until it is made or sent again

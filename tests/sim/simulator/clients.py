@@ -483,7 +483,7 @@ class SimClient(Process):
         elif isinstance(token, Job) and token.end is None:
             if self.alive:
                 self.world.after(0.01, lambda: self.user(lambda: self._supply(value_id)))
-        elif isinstance(token, Job):
+        elif isinstance(token, Job) and not self._has_let_go_of(token):
             if token.end[0] == "value":
                 self._handle(ev.Announce(value_id, pickle.dumps(token.end[1])))
             else:
@@ -496,6 +496,12 @@ class SimClient(Process):
             self._handle(
                 ev.Announce(value_id, failures.object_lost(f"{value_id} is unknown here").encode(), failed=True)
             )
+
+    def _has_let_go_of(self, job: Job) -> bool:
+        """Nobody has a future of it any more; for other rows of its graph none is kept."""
+        if job.group is None or job.end is None or job.end[0] != "value" or self.world.hearing.random() < 0.5:
+            return False
+        return not any(job in other.needs and other.group is not job.group for other in self.cluster.jobs.values())
 
     def disconnect(self) -> None:
         """An orderly goodbye: what is pending is cancelled by its user's side."""
