@@ -166,6 +166,36 @@ def test_a_way_that_is_cut_to_the_only_source_ends_with_the_value_from_elsewhere
     assert script.ends(5) == 0
 
 
+def test_what_two_hosts_alone_can_make_that_do_not_reach_each_other_is_put_together_on_a_third(network):
+    middle = network.host("middle")
+    one, other = network.host("one"), network.host("other")
+    middle.start_scheduler(*QUICK)
+    for host in (one, other, network.host("third")):
+        host.start_agent(middle.url(), 1, "--capabilities", host.name)
+    one.cut(other)
+    script = middle.start_script(
+        CLIENT
+        + """
+    import os
+
+    def make(number):
+        return np.full(500_000, number, dtype=float), os.getppid()
+
+    def add(one, other):
+        return one[0][0] + other[0][0], {one[1], other[1]}, os.getppid()
+
+    one, other = client.with_options(capabilities="one"), client.with_options(capabilities="other")
+    made = one.submit(make, 1), other.submit(make, 2)
+    total, makers, adder = client.submit(add, *made).result(45)
+    assert total == 3 and len(makers) == 2 and adder not in makers
+    print("right", flush=True)
+    """,
+        middle.url(),
+    )
+    script.says("right")
+    assert script.ends(5) == 0
+
+
 def test_a_transfer_whose_way_is_cut_goes_on_from_another_source(network):
     middle = network.host("middle")
     one, other = network.host("one"), network.host("other")

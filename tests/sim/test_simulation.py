@@ -117,6 +117,10 @@ FOUND = {
     ),
     "a value is made again of what was gone before its batch was heard of": ("ways and faults", 82_000_363),
     "a client has let go of what rows of its graph need, whose host is lost with the scheduler": ("stores", 82_000_015),
+    "a small value that its client has let go of is told again by its agent, and is not made again": (
+        "schedulers alone",
+        85_000_697,
+    ),
     # that rows of an unknown function are taken back from behind a long one at once, again and again, was found by
     # ("unwaited", 3): `test_garbage.py` runs it
     "an agent speaks of a client that does not come, and of one that has come, in one message": (

@@ -7,6 +7,7 @@ From Python 3.12 on `sys.monitoring` tells of bytecodes; `sys.settrace` does bef
 """
 
 import ctypes
+import gc
 import itertools
 import signal
 import sys
@@ -139,6 +140,7 @@ def signals_at_each_point(
         with _told() as tell:
             for n in itertools.count(0, every):
                 tracing = tell(n, int(signal.SIGUSR1))
+                gc.disable()  # what a callback of the collector raises, of pytest plugins, goes nowhere
                 try:
                     is_armed = True
                     tracing.start()
@@ -148,6 +150,7 @@ def signals_at_each_point(
                 finally:
                     is_armed = False
                     tracing.stop()
+                    gc.enable()
                 after()
                 if tracing.left >= 0:
                     return n // every

@@ -810,6 +810,30 @@ def test_what_was_made_of_what_its_client_has_heard_of_can_be_made_again(
     assert not validate(fake.core.state)
 
 
+@pytest.mark.parametrize("outcome", [VALUES_EACH, VALUES_LIST])
+@pytest.mark.parametrize("is_in_time", [True, False])
+def test_a_small_value_that_an_agent_tells_again_is_not_asked_of_the_client_that_has_heard_it(
+    fake: FakeScheduler, outcome: int, is_in_time: bool
+) -> None:
+    """It may have let go of it, and then its row would run once more; so it may if the agent tells a moment later."""
+    heard = replace(link(11, [], 3, True), ended=u32([0, 1]))
+    needs = link(12, [11], 0, True), link(13, [11, 11], 0, True)
+    agent_back(fake, inventory((11, 0, 1)))
+    if is_in_time:
+        fake.report(AGENT, CLIENT, result(11, 0, 1, outcome))
+    back(fake, heard, replace(needs[0], ended=u32([0, 1])), needs[1])
+    assert len(fake.heard(CLIENT, ObjectRequest)) == (not is_in_time)
+    if not is_in_time:
+        fake.report(AGENT, CLIENT, result(11, 0, 1, outcome))
+    assert fake.placed(AGENT) == [(13, 0, 1)]
+    if not is_in_time:
+        fake.say(CLIENT, ObjectAnnounce(u64([11]), u8([FAILED]), [ErrorRecord(ErrorKind.OBJECT, "gone").encode()]))
+    assert not validate(fake.core.state)
+    fake.report(AGENT, CLIENT, result(13, 0, 1))
+    assert ended_rows(fake) == [(13, 0, 1)]
+    assert 11 not in fake.core.state.clients[CLIENT].values.objects
+
+
 def test_what_a_row_needs_that_comes_back_is_made_again_if_its_client_has_let_go_of_it(fake: FakeScheduler) -> None:
     """An agent had the row, and its input with it, when its client was asked for that first."""
     heard = replace(link(11, [10], 1, True), ended=u32([0, 1]))

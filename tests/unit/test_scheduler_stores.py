@@ -344,29 +344,6 @@ def test_a_copy_of_which_a_store_was_not_told_is_fetched_next(two: Any) -> None:
     assert second in fetch.holders.tolist()
 
 
-def test_what_a_reader_does_not_reach_runs_again_only_where_it_does() -> None:
-    fake = FakeScheduler(1, retries_on_loss=1)
-    (agent,), client = fake.agents, fake.client()
-    fake.core.state.clients[client].boot_id = "elsewhere"
-    fake.say(client, StoreRequest(standalone=True))
-    store = fake.store()
-    fake.say(client, task(10, 1))
-    fake.report(agent, client, result(10, 0, 1, STORED))
-    fake.say(client, names(0, 10, cls=ObjectRequest))
-    fake.placed(agent)
-    beyond = ObjectResponse(u32([client]), u64([10]), u8([1]), store, "there is no way")
-    for _ in range(2):
-        assert len(fake.heard(store, ObjectFetch)) == 1
-        assert fake.placed(agent) == [], "its only host has it"
-        fake.say(store, beyond)
-    (answer,) = fake.heard(client, ObjectResponse)
-    assert answer.reason == "there is no way"
-    other = fake.agent(1)
-    fake.say(client, names(0, 10, cls=ObjectRequest))
-    fake.say(store, beyond)
-    assert fake.placed(other) == [(10, 0, 1)]
-
-
 def test_who_reads_what_can_not_be_had_is_told_what_agents_said_of_it() -> None:
     fake = FakeScheduler(1, retries_on_loss=1)
     (agent,), client = fake.agents, fake.client()
@@ -713,6 +690,25 @@ def test_what_two_hosts_alone_can_make_that_do_not_reach_each_other_goes_where_b
     fake.say(one, lacking(client, 20, 11))
     assert fake.placed(third) == [(20, 0, 1)]
     assert [fake.placed(agent) for agent in (one, other)] == [[], []], "nothing is made again"
+
+
+def test_of_two_hosts_of_which_one_reaches_the_other_that_one_runs_what_needs_both() -> None:
+    """Each alone can make what it has: nothing is made again."""
+    fake = FakeScheduler()
+    one, other, client = fake.agent(1, ("one",)), fake.agent(1, ("other",)), fake.client()
+    fake.say(client, task(10, 1, capabilities=("one",)), task(11, 1, capabilities=("other",)))
+    fake.report(one, client, result(10, 0, 1, STORED))
+    fake.report(other, client, result(11, 0, 1, STORED))
+    fake.say(client, sum_of(20, 10, 11))
+    fake.heard(one), fake.heard(other)
+    tries = 0
+    while not fake.core.state.agents[other].load.outstanding:
+        assert tries < 3
+        tries += 1
+        fake.say(one, lacking(client, 20, 11))
+        assert all(span == (20, 0, 1) for agent in (one, other) for span in fake.placed(agent))
+    fake.report(other, client, result(20, 0, 1))
+    assert fake.ends(client)[-1] == (20, 0, 1, VALUES_LIST)
 
 
 def test_what_is_made_again_is_what_can_be_within_reach_of_the_rest_though_it_is_more() -> None:

@@ -82,7 +82,7 @@ def settle(
 
     If not all is within reach of a home, what is not is made again there, where that can be. If it can't, or was again
     and again and is beyond reach all the same, the row goes to any that seems to reach all; if there is none, to its
-    home: it comes back from there, and is given up in the end.
+    homes in turn, as it may be that one of two reaches the other: it comes back from there, and is given up in the end.
     """
     values = _stored_needs(client, batch, row)
     homes = _homes(state, client, batch, row, values)
@@ -97,14 +97,14 @@ def settle(
     was_remade = cause == Cause.READY
     if not was_remade or not _is_in_vain(batch, row):
         for host, missing in beyond.items():
-            if all(can_be_made_for(state, client, value, host, batch) for value in missing):
+            if all(_can_be_made_for(state, client, batch, value, host) for value in missing):
                 return _remade_for(client, batch, row, host, missing, cause)
     target = _choose_within_reach(state, client, batch, values)
     if target is None and beyond:
-        first, missing = next(iter(beyond.items()))
-        if not was_remade:  # perhaps its client can send it from elsewhere
-            return _remade_for(client, batch, row, first, missing, cause)
-        target = placement.choose(state, batch, [first.number], even_if_full=True)
+        host, missing = list(beyond.items())[attempts_of(batch).returns.get(row, 0) % len(beyond)]
+        if not was_remade and not all(_is_made_elsewhere(client, batch, value) for value in missing):
+            return _remade_for(client, batch, row, host, missing, cause)  # perhaps its client sends it from elsewhere
+        target = placement.choose(state, batch, [host.number], even_if_full=True)
     return Queue(batch, row, row + 1, cause, True) if target is None else Place(batch, row, row + 1, target, cause)
 
 
@@ -120,16 +120,19 @@ def _remade_for(client: ClientRecord, batch: Batch, row: int, host: AgentRecord,
     return Hold(batch, row, values, cause)
 
 
-def can_be_made_for(
-    state: ClusterState, client: ClientRecord, value: int, host: AgentRecord, needed_by: Batch | None = None
-) -> bool:
+def _can_be_made_for(state: ClusterState, client: ClientRecord, batch: Batch, value: int, host: AgentRecord) -> bool:
     """An agent, or one that it can fetch from, may run the row that made an object; what its client made can't be."""
-    source = lineage.maker_of(client, value, needed_by)
+    source = lineage.maker_of(client, value, batch)
     if source is None:
         return False
     maker, _ = source
     able = islice(placement.able(state, maker), MOST_LOOKED)
     return placement.may_run(state, maker, host.number) or any(_are_in_reach(host, other) for other in able)
+
+
+def _is_made_elsewhere(client: ClientRecord, batch: Batch, value: int) -> bool:
+    """Somebody has an object that rows make, and which can't be made where it is needed: once more is of no use."""
+    return bool(client.values.objects[value].copies) and lineage.maker_of(client, value, batch) is not None
 
 
 def _choose_within_reach(

@@ -116,8 +116,7 @@ def take_response(
         return []
     lifetimes.remove_copy(state, client, agent.number, value)
     reachability.note_unreachable(state, agent, named & item.copies)
-    is_beyond_reach = bool(item.copies) and not reachability.can_get(state, agent, item.copies)
-    if is_beyond_reach and reachability.can_be_made_for(state, client, value, agent):  # else it is tried once more
+    if item.copies and not reachability.can_get(state, agent, item.copies):
         client.values.required_zones[value] = agent.number
         reads.under_way[value] = NOBODY_YET
         return remake_for_reading(client, value)

@@ -7,13 +7,27 @@ last scheduler did not pass on. The others run.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from scaler.common.span_lists import without
-from scaler.protocol.messages import AgentsInUse, ClientReturn, Message, Spans, Task, TaskCancel, TaskResult, u32
-from scaler.protocol.results import SpanResult, spans_of
+from scaler.errors import ProtocolError
+from scaler.protocol.messages import (
+    VALUES_EACH,
+    VALUES_LIST,
+    AgentsInUse,
+    ClientReturn,
+    Frame,
+    Message,
+    Spans,
+    Task,
+    TaskCancel,
+    TaskResult,
+    u32,
+)  # fmt: skip
+from scaler.protocol.results import SpanResult, each_of, spans_of, values_of
 from scaler.scheduler.core import admission, dependencies, late_rows, lifetimes, lineage
 from scaler.scheduler.core.moves import Move, Route
 from scaler.scheduler.core.outgoing import Outgoing
@@ -69,6 +83,11 @@ class Rebuilding:
                 out.note_results(client, state.agents[number])
                 self.results += [(state.agents[number], span) for span in spans_of(message)]
         self.mail = [letter for letter in self.mail if type(letter[1]) is not TaskResult]
+        #: batch -> those of them that have small values
+        self._small: dict[int, list[SpanResult]] = {}
+        for _, span in self.results:
+            if span.outcome in (VALUES_EACH, VALUES_LIST):
+                self._small.setdefault(span.batch, []).append(span)
         #: (agent, batch) -> rows [lo, hi) that it has told the ends of
         self._told: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for agent, span in self.results:
@@ -218,6 +237,20 @@ class Rebuilding:
             lineage_of(batch).references += 1
             self._restored.append(row)
             self._referenced.discard(value)
+        if task.uses:
+            self._restore_small(batch, task.uses)
+
+    def _restore_small(self, batch: Batch, uses: Sequence[int]) -> None:
+        """Small values of rows that have ended for the client, too, as far as agents have told of them again."""
+        state, client = self._state, self._client
+        for told in self._small.get(batch.id, ()):
+            values: list[Frame] = []
+            with contextlib.suppress(ProtocolError):  # a list of values that is none: its agent has told of none
+                values += values_of(each_of(told))
+            for row, payload in enumerate(values[: batch.rows - told.lo], told.lo):
+                value = batch.id + row
+                if batch.place[row] == DONE and uses[row] and value not in client.values.objects:
+                    lifetimes.put(state, client, value, ObjectRecord(bytes(payload), 0, expected=uses[row]))
 
     def _store(
         self,

@@ -8,14 +8,15 @@ from itertools import pairwise
 from scaler.errors import ProtocolError
 from scaler.protocol.failures import results_unreadable
 from scaler.protocol.messages import ERROR, FILED, LOST, STORED, VALUES_EACH, VALUES_LIST, TaskResult, u32
-from scaler.protocol.results import SpanResult, cut, each_of, misplaced
-from scaler.scheduler.core import finishing, late_rows, placement, retrying, stored_objects
+from scaler.protocol.results import SpanResult, cut, each_of, misplaced, values_of
+from scaler.scheduler.core import dependencies, finishing, late_rows, lifetimes, placement, retrying, stored_objects
 from scaler.scheduler.core.moves import Move, Route
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import AGENT, DONE, Batch
+from scaler.scheduler.state.batch_records import AGENT, DONE, Batch, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.object_records import ObjectRecord
 from scaler.scheduler.state.transitions import Cause
 
 
@@ -80,6 +81,29 @@ def take(
                 yield finishing.finish(state, out, batch, span, agent)
     for batch, (rows, us) in took.items():
         placement.learn_duration(agent, batch.function.learn(rows, us), state.now)
+
+
+def supply_awaited(state: ClusterState, client: ClientRecord, spans: list[SpanResult]) -> list[Move]:
+    """Small values that an agent tells again, of rows that ended at another scheduler, and that a client is asked for.
+
+    It has heard of them, and may have let go of them since. Raises ProtocolError for a list of values that is none.
+    """
+    values, moves = client.values, list[Move]()
+    for told in spans:
+        batch = client.batches.get(told.batch) or client.remembered.get(told.batch)
+        if batch is None or not batch.has_come_back or told.outcome not in (VALUES_EACH, VALUES_LIST):
+            continue
+        rows = [row for row in range(told.lo, min(told.hi, batch.rows)) if batch.id + row in values.awaited]
+        payloads = [*values_of(each_of(told))] if rows else []
+        for row in rows:
+            if batch.place[row] == DONE and batch.id + row not in values.objects:
+                waiting = not_ended(values.awaited.pop(batch.id + row))
+                values.refused.discard(batch.id + row)
+                if waiting:
+                    made = ObjectRecord(bytes(payloads[row - told.lo]), len(waiting))
+                    lifetimes.put(state, client, batch.id + row, made)
+                    moves += dependencies.fulfil(waiting)
+    return moves
 
 
 def without_late(

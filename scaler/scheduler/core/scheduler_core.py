@@ -625,6 +625,8 @@ class SchedulerCore:
         if client is None:
             return  # it left while this was on the way; its rows are accounted for
         self._out.note_results(client, agent)
+        if client.values.awaited:
+            self._run(reported_results.supply_awaited(self.state, client, spans_of(message)))
         if agent.number in self.state.returning.late:
             spans = spans_of(message)
             self._take_results(

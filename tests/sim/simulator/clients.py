@@ -99,6 +99,7 @@ class SimClient(Process):
                 if not (heard.resumed or heard.returned):
                     self._offers = {}
                     self._to_restore.clear()
+                    self.world.forgotten_clients += self._begun
                 welcome = heard.welcome
                 self._handle(ev.Welcomed(heard.resumed, welcome.heartbeat, welcome.workers, heard.returned))
                 if not heard.resumed:

@@ -458,11 +458,14 @@ class Faults:
         hosts = [host for host in self._cluster.hosts if host.alive]
         if len(hosts) > 1:
             one, other = self._world.random.sample(hosts, 2)
-            self._world.note("network", f"the stores of {one.name} and {other.name} do not reach each other")
-            length = self._length()
-            if "store" in (one.role, other.role):
-                length = min(length, 4.0)  # who reads by way of that store gives up after some 15 s
-            self._cluster.network.ways[frozenset((one.name, other.name))] = self._world.now + length
+            ways = [(one.name, other.name)]
+            if self._world.hearing.random() < 0.7:
+                ways.append((other.name, one.name))
+            length, cut = self._length(), self._cluster.network.ways
+            if "store" in (one.role, other.role):  # who reads by way of that gives up after some 15 s
+                length = 0.0 if cut.keys() & {*ways} else min(length, 4.0)
+            self._world.note("network", f"stores do not reach others for {length} s: {ways}")
+            cut.update(dict.fromkeys(ways, self._world.now + length))
 
     def _stop(self, processes: list[Any]) -> None:
         processes = [p for p in processes if p.alive and not p.stopped]

@@ -150,8 +150,8 @@ class Network:
         #: host -> when its partition heals; and of a host and a site that do not reach each other
         self.partitioned: dict[str, float] = {}
         self.cut: dict[tuple[str, int], float] = {}
-        #: the names of two hosts whose stores do not reach each other -> when they do again
-        self.ways: dict[frozenset[str], float] = {}
+        #: the names of two hosts, of which the one does not reach the other's store -> when it does again
+        self.ways: dict[tuple[str, str], float] = {}
         self._next = 1
 
     def new_number(self, connection: Connection) -> int:

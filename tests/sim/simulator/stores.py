@@ -129,7 +129,7 @@ class SimStore:
 
     def _has_no_way_to(self, other: "SimStore") -> bool:
         ways = self.host.cluster.network.ways
-        return bool(ways) and ways.get(frozenset((self.host.name, other.host.name)), 0.0) > self.world.now
+        return bool(ways) and ways.get((self.host.name, other.host.name), 0.0) > self.world.now
 
     def _arrive(self, key: Key, number: int, other: "SimStore", others: list["SimStore"]) -> None:
         if self._under_way.get(key) != number or not self.host.alive:

@@ -466,7 +466,7 @@ class SimWorker:
             job.deaths += 1
             outer = self.current[2]
             outer.deaths_of_claimed += 1
-            forgotten = max(0, self.host.cluster.restarts) + self.world.lost_agents
+            forgotten = max(0, self.host.cluster.restarts) + self.world.lost_agents + self.world.forgotten_clients
             require(outer.deaths_of_claimed <= 1 + forgotten, f"{outer} dies of what it has claimed once more")
             self.claimed = 0
             self.die(9)

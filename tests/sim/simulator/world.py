@@ -70,6 +70,8 @@ class World:
         self.kills = 0
         #: rows that were held back, and that their clients have ended by themselves
         self.ended_here = 0
+        #: clients that came again when their scheduler had forgotten them, and what their rows had been through
+        self.forgotten_clients = 0
         #: agents that did not come to another scheduler, and were found to have ended
         self.vanished = 0
         #: of the tables
