@@ -121,12 +121,13 @@ def _dispatch(
         if found is None:
             break
         queue, whose = found
-        each = state.estimates.durations.get(queue.head.function)
+        head = queue.head
+        each = state.estimates.durations.get(head.function)
         if latest is None:
             left = min(limit, queue.rows if whose is not None else -(-queue.rows // sharers))
-        elif queue is not first or not _goes_along(state, latest, queue.head, whose, each, most_us):
+        elif queue is not first or not _goes_along(state, latest, head, whose, each, most_us):
             break
-        rows = _rows_at_once(state, worker, queue, whose, each, left, most_us)
+        rows = _rows_at_once(state, worker, queue, head, whose, each, left, most_us)
         given = _hand_over(state, out, worker, queue, whose, rows, each) if rows else None
         if given is not None:
             first, latest = queue, given.origin
@@ -152,13 +153,13 @@ def _rows_at_once(
     state: HostState,
     worker: WorkerRecord,
     queue: RowQueue,
+    head: RowRange,
     whose: int | None,
     each: float | None,
     left: int,
     most_us: float,
 ) -> int:
-    """How many of the next rows go into one dispatch; 0: none for this worker now."""
-    head = queue.head
+    """How many of the next rows, of `head`, go into one dispatch; 0: none for this worker now."""
     if head.task.flags & FRESH and not worker.is_fresh:
         if worker.state is IDLE and (whose is not None or _lacks_fresh(state, queue)):
             wear_out(state, worker)
@@ -185,7 +186,8 @@ def _hand_over(
     runs_for = state.estimates.running.get(queue.head.function, each)
     origin, lo, hi = queue.take(rows, runs_for)
     charged = UNKNOWN_US if runs_for is None else runs_for
-    ready.note_taken(queue, origin, (hi - lo) * charged)
+    if queue is not ready.general:
+        ready.note_taken(origin, (hi - lo) * charged)
     if whose is not None:
         ready.settle(whose)
     is_alone = False

@@ -41,7 +41,7 @@ def may_follow(state: HostState, worker: WorkerRecord, queue: RowQueue, whose: i
     if dispatches == 1:
         if whose is not None:
             return True
-        if head.goes_before(first.origin) or _is_owed(state, head, first.origin, worker):
+        if head is not first.origin and (head.goes_before(first.origin) or _is_owed(state, head, first.origin, worker)):
             return False  # it is for whoever is free first
         return first.expected is None or first.expected <= ALONE_US
     if first.origin.goes_before(head) or not is_short(state, head, whose):
@@ -87,14 +87,14 @@ def make_way(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
     if not (ready.general.rows or ready.local or ready.wide.rows):
         return
     for_any = [queue.head for queue in (ready.general, ready.wide) if queue.rows]
-    most = max((head.urgency for head in for_any), default=-inf)
+    most = max([head.urgency for head in for_any], default=-inf)
     shares = {head.share for head in for_any}
     for worker in fed:
         if worker.state is not BUSY or worker.recalling:
             continue
         own = ready.local.get(worker.slot)
         last = worker.dispatches[next(reversed(worker.dispatches))].origin
-        if own is None and last.urgency >= most and shares == {last.share}:
+        if own is None and last.urgency >= most and last.share in shares and len(shares) == 1:
             continue
         if not worker.is_crowded:
             continue

@@ -42,7 +42,7 @@ def attend(state: HostState, out: Outgoing) -> None:
                 if now >= due:
                     worker_commands.recall(state, out, worker)
                 else:
-                    wake = min(wake, due, _look(state, out, worker))
+                    wake = min(wake, due, worker.look_at if now < worker.look_at else _look(out, worker))
                     crowded.append(worker)
     if pool.wide or ready.wide.rows:
         idle = min(idle, pool.free)  # the others are left without rows
@@ -53,12 +53,11 @@ def attend(state: HostState, out: Outgoing) -> None:
     state.attend_at = wake
 
 
-def _look(state: HostState, out: Outgoing, worker: WorkerRecord) -> float:
-    """See whether a worker keeps results back for a long row; when to do so, infinite if that has been done."""
-    if state.now >= worker.look_at:
-        worker.look_at = math.inf
-        out.add(LookAt(worker.slot))
-    return worker.look_at
+def _look(out: Outgoing, worker: WorkerRecord) -> float:
+    """See whether a worker keeps results back for a long row; when to do so again if it says nothing: never."""
+    worker.look_at = math.inf
+    out.add(LookAt(worker.slot))
+    return math.inf
 
 
 def _help_idle(state: HostState, out: Outgoing, idle: int, crowded: list[WorkerRecord]) -> float:

@@ -216,9 +216,9 @@ class ReadyRows:
             return not queue.has_turn_before(mine)
         return self.wide.goes_before(queue)
 
-    def note_taken(self, queue: RowQueue, origin: RowRange, us: float) -> None:
-        """Rows were taken from a queue that take so long: their root has had its turn among those for any worker."""
-        if queue is not self.general and self.general.rows:
+    def note_taken(self, origin: RowRange, us: float) -> None:
+        """Rows not for any worker were taken that take so long: their root has had its turn among those that are."""
+        if self.general.rows:
             self.general.charge(origin, us * origin.slots)
 
     def settle(self, slot: int | None) -> None:

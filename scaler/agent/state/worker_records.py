@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import deque
 from dataclasses import field
 from enum import IntEnum, StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 from scaler.agent.state.rows import RowRange
@@ -264,13 +265,17 @@ class WorkerRecord:
 
         So what comes behind makes that neither sooner, where its function is unknown, nor later, where it is long.
         """
-        known, left = 0.0, max(1, len(self.dispatches) - 1)
-        for dispatch in self.dispatches.values():
-            if not left or dispatch.expected is None:
-                break
-            known += dispatch.expected
-            left -= 1
-        return self.first.at + 0.005 + 2e-6 * known
+        dispatches = self.dispatches
+        first = next(iter(dispatches.values()))
+        known = first.expected
+        if known is None:
+            return first.at + 0.005
+        if len(dispatches) > 2:
+            for dispatch in islice(dispatches.values(), 1, len(dispatches) - 1):
+                if dispatch.expected is None:
+                    break
+                known += dispatch.expected
+        return first.at + 0.005 + 2e-6 * known
 
     @property
     def is_crowded(self) -> bool:
